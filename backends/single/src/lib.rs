@@ -1,0 +1,1 @@
+//! Communicators inside one process.

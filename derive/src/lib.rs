@@ -1,0 +1,1 @@
+//! `#[derive(Module)]` for Sneppx.

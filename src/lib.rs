@@ -1,0 +1,3 @@
+//! Sneppx trains Transformers on one process or on many.
+
+#![forbid(unsafe_code)]

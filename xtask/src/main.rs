@@ -1,0 +1,3 @@
+//! Tasks for people who work on Sneppx: test, setup, bench.
+
+fn main() {}
