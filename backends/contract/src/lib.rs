@@ -4,16 +4,31 @@
 //! framework above them must agree on, and nothing that one of them could own alone.
 //!
 //! Read in this order: [`dtype`] and [`layout`] (the words), [`device`] (memory and order of
-//! work), [`kernels`] (arithmetic), [`comm`] and [`pending`] (ranks), [`rng`] (randomness).
+//! work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
+//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness).
 
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod comm;
+pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod kernels;
 pub mod layout;
+pub mod pending;
+pub mod provided;
 pub mod rng;
 
+pub use comm::{BufferOf, Communicator, ReduceOp};
+pub use device::{Buffer, Device, Memory, MemoryStats, View, ViewOf};
 pub use dtype::{DType, Element, HostSlice, HostVec};
 pub use error::{Blame, Error, Result};
+pub use kernels::{
+    Activation, AdamWStep, Attention, BinaryOp, CompareOp, CrossEntropy, Distribution, Kernels,
+    Norm, NormKind, NormOperands, ReduceKind, Rotation, SUM_BLOCK, SgdStep, Store, UnaryOp,
+    Visibility,
+};
 pub use layout::{Layout, MAX_NDIM, Shape};
+pub use pending::Work;
 pub use rng::RandomKey;
