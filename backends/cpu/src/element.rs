@@ -4,7 +4,6 @@
 //! ones are widened when they are loaded and rounded once when they are stored, so that one body
 //! serves all of them.
 
-use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
@@ -14,12 +13,28 @@ use sneppx_contract::Element;
 
 use crate::simd::vectorized;
 
-/// A type in which arithmetic happens: `f32` or `f64`.
+/// A type in which arithmetic happens: a [`Real`] or an integer, which wraps.
+pub(crate) trait Number: Stored<Acc = Self> + PartialOrd {
+    /// 0
+    const ZERO: Self;
+
+    /// `self + other`; integers wrap.
+    fn plus(self, other: Self) -> Self;
+    /// `self - other`; integers wrap.
+    fn minus(self, other: Self) -> Self;
+    /// `self * other`; integers wrap.
+    fn times(self, other: Self) -> Self;
+    /// `self / other`; an integer divided by 0 is 0.
+    fn over(self, other: Self) -> Self;
+    /// The larger; NaN if either is.
+    fn larger(self, other: Self) -> Self;
+    /// The smaller; NaN if either is.
+    fn smaller(self, other: Self) -> Self;
+}
+
+/// A type in which floating-point arithmetic happens: `f32` or `f64`.
 pub(crate) trait Real:
-    Float<Acc = Self>
-    + Copy
-    + Debug
-    + PartialOrd
+    Number
     + Sum
     + Add<Output = Self>
     + Sub<Output = Self>
@@ -30,8 +45,6 @@ pub(crate) trait Real:
     + SubAssign
     + MulAssign
 {
-    /// 0
-    const ZERO: Self;
     /// 1
     const ONE: Self;
     /// The largest value, above every number.
@@ -56,22 +69,15 @@ pub(crate) trait Real:
             self != self
         }
     }
-    /// The larger; NaN if either is.
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        if self > other || self.not_a_number() { self } else { other }
-    }
-    /// The smaller; NaN if either is.
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        if self < other || self.not_a_number() { self } else { other }
-    }
 }
 
 /// A float that a buffer can hold.
-pub(crate) trait Float: Element {
+pub(crate) trait Float: Stored<Acc: Real> {}
+
+/// A number that a buffer can hold, and the type in which arithmetic on it happens.
+pub(crate) trait Stored: Element {
     /// In what arithmetic on it happens.
-    type Acc: Real;
+    type Acc: Number;
     /// Whether that is the type itself.
     const NATIVE: bool;
 
@@ -91,8 +97,41 @@ pub(crate) trait Float: Element {
 
 macro_rules! reals {
     ($($ty:ident)*) => { $(
-        impl Real for $ty {
+        impl Number for $ty {
             const ZERO: Self = 0.0;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+
+            #[inline(always)]
+            fn over(self, other: Self) -> Self {
+                self / other
+            }
+
+            #[inline(always)]
+            fn larger(self, other: Self) -> Self {
+                if self > other || self.is_nan() { self } else { other }
+            }
+
+            #[inline(always)]
+            fn smaller(self, other: Self) -> Self {
+                if self < other || self.is_nan() { self } else { other }
+            }
+        }
+
+        impl Real for $ty {
             const ONE: Self = 1.0;
             const INFINITY: Self = $ty::INFINITY;
             const NAN: Self = $ty::NAN;
@@ -118,7 +157,55 @@ macro_rules! reals {
             }
         }
 
-        impl Float for $ty {
+        impl Float for $ty {}
+    )* };
+}
+
+reals! { f32 f64 }
+
+macro_rules! integers {
+    ($($ty:ident)*) => { $(
+        impl Number for $ty {
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+
+            #[inline(always)]
+            fn over(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
+
+            #[inline(always)]
+            fn larger(self, other: Self) -> Self {
+                self.max(other)
+            }
+
+            #[inline(always)]
+            fn smaller(self, other: Self) -> Self {
+                self.min(other)
+            }
+        }
+    )* };
+}
+
+integers! { u32 i64 u8 }
+
+macro_rules! stored_as_themselves {
+    ($($ty:ident)*) => { $(
+        impl Stored for $ty {
             type Acc = $ty;
             const NATIVE: bool = true;
 
@@ -153,9 +240,11 @@ macro_rules! reals {
     )* };
 }
 
-reals! { f32 f64 }
+stored_as_themselves! { f32 f64 u32 i64 u8 }
 
-impl Float for bf16 {
+impl Float for bf16 {}
+
+impl Stored for bf16 {
     type Acc = f32;
     const NATIVE: bool = false;
 
@@ -186,7 +275,9 @@ impl Float for bf16 {
     }
 }
 
-impl Float for f16 {
+impl Float for f16 {}
+
+impl Stored for f16 {
     type Acc = f32;
     const NATIVE: bool = false;
 
