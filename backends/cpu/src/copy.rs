@@ -5,7 +5,7 @@ use sneppx_contract::{DType, Element, Error, Layout, Result, View, check};
 
 use crate::CpuBuffer;
 use crate::blocks::{BLOCK, Order, Source, Target, scratch};
-use crate::element::{Stored, with_element, with_float};
+use crate::element::{Stored, with_element};
 use crate::map::{Cost, generate, map_stored};
 use crate::operands::{Input, Operands, Output};
 use crate::parallel::{for_each_block, for_each_index};

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Reading order: `pool` and `buffer` (memory), `operands` (who may touch it), `parallel` and
-//! `simd` (how loops run), `element` and `math` (what they compute on), then one file per family.
+//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file per family.
 
 mod activation;
 mod blocks;
@@ -30,11 +30,13 @@ mod copy;
 mod device;
 mod element;
 mod elementwise;
+mod fold;
 mod index;
 mod kernels;
 mod map;
 mod math;
 mod matmul;
+mod number;
 mod operands;
 mod parallel;
 mod pool;
