@@ -152,7 +152,9 @@ fn products() {
     ];
     for (batch, m, k, n) in sizes {
         for (turn_a, turn_b) in [(false, false), (false, true), (true, false), (true, true)] {
-            for dtype in [DType::F32, DType::F64, DType::BF16] {
+            // The cut is the same for every dtype; one form of the others is enough.
+            let others = if turn_b && !turn_a { &[DType::F64, DType::BF16][..] } else { &[] };
+            for &dtype in [DType::F32].iter().chain(others) {
                 let what = format!("{batch} x [{m}, {k}]·[{k}, {n}] {turn_a} {turn_b} {dtype}");
                 same_bits(&what, |device| product(device, dtype, (batch, m, k, n), turn_a, turn_b));
             }
