@@ -2,7 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+// `#[derive(Module)]` names this crate by its full path, also inside it.
+extern crate self as sneppx;
+
 pub mod autograd;
+pub mod nn;
 pub mod tensor;
 
 pub use sneppx_contract as contract;
