@@ -6,7 +6,9 @@
 extern crate self as sneppx;
 
 pub mod autograd;
+pub mod checkpoint;
 pub mod nn;
+pub mod shard;
 pub mod tensor;
 
 pub use sneppx_contract as contract;
