@@ -170,6 +170,14 @@ impl Settings {
         text.parse().map_err(|error| Error::file(path, format!("is not valid TOML: {error}")))
     }
 
+    /// The settings in a whole settings file, as `run.toml` of a run is.
+    ///
+    /// # Errors
+    /// The file cannot be read; a setting is missing, unknown or cannot be used.
+    pub fn read(path: &Path) -> Result<Settings> {
+        from_table(Self::read_table(path)?).map_err(|why| Error::file(path, why))
+    }
+
     /// These settings as a file that [`Settings::read_table`] reads.
     ///
     /// # Errors

@@ -2,24 +2,14 @@
 
 use std::sync::Arc;
 
-use sneppx_contract::{Device, Error, NormKind as _, Result};
+use sneppx_contract::{Device, Error, HostVec, Result};
 
 use crate::autograd::rules::CrossEntropyOptions;
+use crate::data::{MicroBatch, TokenBatch};
 use crate::nn::{Pass, Transformer};
 use crate::optim::{NormType, Optimizer, clip_factor, first_non_finite, grad_norm};
 use crate::shard::{OrderedSum, TreeCounter};
 use crate::tensor::{Leaf, Tensor};
-
-/// The tokens and targets of one forward pass, on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MicroBatch {
-    /// `[sequences, length]`, row-major.
-    pub tokens: Vec<u32>,
-    /// The token after each, or the ignored index.
-    pub targets: Vec<i64>,
-    /// Length of a sequence.
-    pub length: usize,
-}
 
 /// What a step is told beside model and data.
 #[derive(Clone, Copy, Debug)]
@@ -56,39 +46,67 @@ pub struct StepSums {
 pub fn step<D: Device>(
     model: &Transformer<D>,
     leaves: &[Arc<Leaf<D>>],
-    batch: &[MicroBatch],
+    batch: &[MicroBatch<TokenBatch>],
     optimizer: &mut dyn Optimizer<D>,
     settings: &StepSettings,
 ) -> Result<StepSums> {
-    let counted = |targets: &[i64]| targets.iter().filter(|&&t| t != settings.loss.ignore_index).count();
-    let tokens = batch.iter().map(|micro| counted(&micro.targets)).sum::<usize>();
-    let device = leaves_device(leaves)?;
+    let device = model.embedding.weight.leaf().value()?.device().clone();
+    let counts = batch.iter().map(|micro| counted(micro.batch.targets.values(), &settings.loss));
+    let tokens = counts.sum::<usize>();
+    let weight = 1.0 / tokens.max(1) as f64;
 
     optimizer.zero_grad();
     let mut grads = OrderedSum::new(leaves);
     let mut losses = TreeCounter::default();
-    let mut first_sample = 0;
     for micro in batch {
-        let shape = [micro.tokens.len() / micro.length.max(1), micro.length];
-        let inputs = Tensor::from_slice(&device, &micro.tokens, &shape)?;
-        let targets = Tensor::from_slice(&device, &micro.targets, &shape)?;
-        let pass = Pass::training(settings.seed, settings.number, first_sample);
+        let inputs = upload(&device, &micro.batch.tokens)?;
+        let targets = upload(&device, &micro.batch.targets)?;
+        let pass = Pass::training(settings.seed, settings.number, micro.first_sample);
         let sum = model.losses(&inputs, &targets, settings.loss, &pass)?.sum_all()?;
-        sum.mul_scalar(1.0 / tokens.max(1) as f64)?.backward()?;
+        sum.mul_scalar(weight)?.backward()?;
         grads.take()?;
         losses.push(sum.item()?, &mut |left, right| Ok(left + right))?;
-        first_sample += shape[0] as u64;
     }
     grads.finish()?;
-    let loss = losses.finish(&mut |left, right| Ok(left + right))?.unwrap_or(0.0);
-    let loss = loss / tokens.max(1) as f64;
+    let loss = losses.finish(&mut |left, right| Ok(left + right))?.unwrap_or(0.0) * weight;
 
     let norm = grad_norm(leaves, NormType::Two)?;
     if !loss.is_finite() || !norm.is_finite() {
-        return Err(non_finite(loss, norm, leaves, settings.number)?);
+        return Err(non_finite(loss, norm, leaves, settings.number));
     }
     let factor = settings.clip.map_or(Ok(1.0), |limit| clip_factor(norm, limit))?;
     optimizer.set_learning_rate(settings.learning_rate)?;
     optimizer.step_scaled(factor)?;
     Ok(StepSums { loss, tokens: tokens as u64, grad_norm: norm })
+}
+
+/// A host tensor on `device`.
+pub(super) fn upload<D: Device>(
+    device: &D,
+    tensor: &crate::data::HostTensor,
+) -> Result<Tensor<D>> {
+    Tensor::from_host(device, tensor.values(), tensor.shape())
+}
+
+/// How many targets are not ignored.
+pub(super) fn counted(targets: &HostVec, loss: &CrossEntropyOptions) -> usize {
+    let ignored = loss.ignore_index;
+    match targets {
+        HostVec::U32(targets) => targets.iter().filter(|&&t| i64::from(t) != ignored).count(),
+        HostVec::I64(targets) => targets.iter().filter(|&&t| t != ignored).count(),
+        other => other.len(),
+    }
+}
+
+/// Names what went wrong: the loss, or the first parameter with a bad gradient.
+fn non_finite<D: Device>(loss: f64, norm: f64, leaves: &[Arc<Leaf<D>>], step: u64) -> Error {
+    let place = format!("step {}", step + 1);
+    if !loss.is_finite() {
+        return Error::NonFinite { what: "the loss".into(), value: loss, place };
+    }
+    let what = match first_non_finite(leaves) {
+        Ok(Some(name)) => format!("the gradient of {name}"),
+        _ => "the norm of the gradient".into(),
+    };
+    Error::NonFinite { what, value: norm, place }
 }
