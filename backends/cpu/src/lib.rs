@@ -23,15 +23,25 @@
 //! Reading order: `pool` and `buffer` (memory), `operands` (who may touch it), `parallel` and
 //! `simd` (how loops run), `element` and `math` (what they compute on), then one file per family.
 
+mod activation;
+mod blocks;
 mod buffer;
+mod copy;
 mod device;
 mod element;
+mod elementwise;
+mod index;
 mod kernels;
+mod map;
 mod math;
 mod operands;
 mod parallel;
 mod pool;
+mod random;
+mod reduce;
+mod shared;
 mod simd;
+mod unary;
 
 pub use buffer::{CpuBuffer, ReadGuard, WriteGuard};
 pub use device::{Cpu, CpuOptions};
