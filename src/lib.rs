@@ -50,6 +50,12 @@ pub mod shard;
 pub mod checkpoint;
 pub mod train;
 pub mod backend;
+#[cfg(feature = "tokenizers")]
+#[path = "data/tokenizer_json.rs"]
+mod tokenizer_json;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "data/tokenizer_json_absent.rs"]
+mod tokenizer_json;
 
 pub use sneppx_contract as contract;
 #[cfg(feature = "cpu")]
