@@ -109,14 +109,17 @@ fn from_corpus(settings: &Settings) -> Result<Source> {
     let wanted = settings.steps as usize * settings.global_batch * settings.seq_len;
     // Enough that little is seen twice, within what is quick to make and small to hold.
     let len = wanted.clamp(1 << 16, 1 << 23);
-    let vocab_size = corpus.vocab_size();
-    let store = TokenStore::in_memory("built-in corpus", corpus.tokens(len), vocab_size)?;
-    let (training, validation) = split(store, settings)?;
+    let held_out = settings.eval_batches * settings.global_batch * settings.seq_len + 1;
+    let store = |name: &str, text: u64, len: usize| {
+        TokenStore::in_memory(name, corpus.generate(text, len), Corpus::VOCAB_SIZE)
+    };
+    let training = windows(store("built-in corpus", 0, len)?, settings)?;
+    let validation = store("built-in corpus, validation", 1, held_out)?;
     Ok(Source {
         training,
-        validation,
+        validation: Some(TokenDataset::new(validation, settings.seq_len)?),
         tokenizer: Some(Box::new(Corpus::tokenizer())),
-        vocab_size,
+        vocab_size: Corpus::VOCAB_SIZE,
         loss_floor: Some(corpus.entropy_per_token()),
     })
 }
