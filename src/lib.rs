@@ -58,8 +58,8 @@ mod tokenizer_json;
 mod tokenizer_json;
 
 pub use sneppx_contract as contract;
+pub use sneppx_contract::{DType, Device, Error, Result, Shape};
 #[cfg(feature = "cpu")]
 pub use sneppx_cpu as cpu;
-pub use sneppx_contract::{DType, Device, Error, Result, Shape};
 pub use sneppx_single as single;
 pub use tensor::Tensor;

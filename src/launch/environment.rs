@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn several_ranks_are_refused_and_never_trained_as_one() {
         for name in WORLD_SIZES {
-            let message = Launch::detect(1, &Environment::of(&[(name, "2")])).unwrap_err().to_string();
+            let message =
+                Launch::detect(1, &Environment::of(&[(name, "2")])).unwrap_err().to_string();
             assert!(message.contains(&format!("{name} = 2")), "{message}");
             assert!(Launch::detect(1, &Environment::of(&[(name, "1")])).is_ok());
         }

@@ -17,5 +17,5 @@ pub use observe::{Evaluation, Observer, Start, StepReport};
 pub use presets::{PRESETS, preset};
 pub use settings::{Family, Precision, ScheduleKind, Settings};
 pub use source::{Source, open_source};
-pub use step::{MicroBatch, StepSettings, StepSums, step};
+pub use step::{StepSettings, StepSums, step};
 pub use trainer::{Trainer, train};

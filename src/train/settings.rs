@@ -146,7 +146,8 @@ impl Settings {
             for (key, value) in change {
                 if !table.contains_key(key) {
                     let known: Vec<_> = table.keys().map(String::as_str).collect();
-                    let reason = format!("{place}: no such setting; there are {}", known.join(", "));
+                    let reason =
+                        format!("{place}: no such setting; there are {}", known.join(", "));
                     return Err(Error::invalid("setting", key, reason));
                 }
                 table.insert(key.clone(), value.clone());

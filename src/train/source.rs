@@ -94,8 +94,7 @@ fn from_token_file(path: &Path, settings: &Settings) -> Result<Source> {
     // `sneppx prepare` leaves the tokenizer beside the tokens.
     let beside = path.with_extension("tokenizer.json");
     let tokenizer = if beside.exists() {
-        let json =
-            std::fs::read_to_string(&beside).map_err(|error| Error::file(&beside, error))?;
+        let json = std::fs::read_to_string(&beside).map_err(|error| Error::file(&beside, error))?;
         Some(SavedTokenizer::from_json(&json)?.restore()?)
     } else {
         None

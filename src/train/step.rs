@@ -81,10 +81,7 @@ pub fn step<D: Device>(
 }
 
 /// A host tensor on `device`.
-pub(super) fn upload<D: Device>(
-    device: &D,
-    tensor: &crate::data::HostTensor,
-) -> Result<Tensor<D>> {
+pub(super) fn upload<D: Device>(device: &D, tensor: &crate::data::HostTensor) -> Result<Tensor<D>> {
     Tensor::from_host(device, tensor.values(), tensor.shape())
 }
 

@@ -15,6 +15,7 @@ use crate::autograd::rules::CrossEntropyOptions;
 use crate::checkpoint::{Fingerprint, replace_file, save_weights};
 use crate::data::{
     Dataset, GlobalBatchSampler, LastBatch, Order, StepLoader, StepLoaderOptions, TokenDataset,
+    Tokenizer,
 };
 use crate::nn::{Builder, Module, Transformer};
 use crate::optim::{AdamW, AdamWOptions, Optimizer, ParamGroup, Schedule};
@@ -34,11 +35,12 @@ pub fn train<D: Device>(
 ) -> Result<Summary> {
     settings.validate()?;
     let source = open_source(settings)?;
-    prepare_folder(settings, &source)?;
+    let trainer = Trainer::new(device, settings.clone(), source, threads, started)?;
+    trainer.prepare_folder()?;
     let mut metrics = MetricsFile::create(&settings.out.join("metrics.jsonl"))?;
     let mut all: Vec<&mut dyn Observer> = vec![&mut metrics];
     all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
-    Trainer::new(device, settings.clone(), source, threads, started)?.run(&mut all)
+    trainer.run(&mut all)
 }
 
 /// A model, its optimizer and its data.
@@ -54,6 +56,7 @@ pub struct Trainer<D: Device> {
     validation: Option<TokenDataset>,
     loss_floor: Option<f64>,
     vocab_size: usize,
+    tokenizer: Option<Box<dyn Tokenizer>>,
     threads: usize,
     started: Instant,
 }
@@ -70,8 +73,7 @@ impl<D: Device> Trainer<D> {
         threads: usize,
         started: Instant,
     ) -> Result<Self> {
-        let builder =
-            Builder::new(device, settings.seed).with_dtype(settings.precision.dtype())?;
+        let builder = Builder::new(device, settings.seed).with_dtype(settings.precision.dtype())?;
         let model = Transformer::new(settings.model(source.vocab_size), &builder)?;
         model.set_recompute(settings.recompute);
         let leaves = model.parameters();
@@ -102,6 +104,7 @@ impl<D: Device> Trainer<D> {
             validation: source.validation,
             loss_floor: source.loss_floor,
             vocab_size: source.vocab_size,
+            tokenizer: source.tokenizer,
             settings,
             threads,
             started,
@@ -160,6 +163,22 @@ impl<D: Device> Trainer<D> {
         let summary = self.summary(&log, rate)?;
         observers.iter_mut().try_for_each(|observer| observer.finish(&summary))?;
         Ok(summary)
+    }
+
+    /// Makes the folder and puts in what makes a run repeatable and its weights usable.
+    fn prepare_folder(&self) -> Result<()> {
+        let out: &Path = &self.settings.out;
+        fs::create_dir_all(out)
+            .map_err(|error| Error::file(out, format!("cannot be made a folder: {error}")))?;
+        replace_file(&out.join("run.toml"), self.settings.to_toml()?.as_bytes())?;
+        let config = serde_json::to_string_pretty(self.model.config())
+            .map_err(|error| Error::Internal(format!("model configuration: {error}")))?;
+        replace_file(&out.join("model.json"), config.as_bytes())?;
+        if let Some(tokenizer) = &self.tokenizer {
+            let json = tokenizer.saved()?.to_json()?;
+            replace_file(&out.join("tokenizer.json"), json.as_bytes())?;
+        }
+        Ok(())
     }
 
     fn one_step(&mut self, number: u64, rate: f64) -> Result<StepReport> {
@@ -225,7 +244,10 @@ impl<D: Device> Trainer<D> {
         let per_step = self.flops(tokens) / log.steps.len().max(1) as f64;
         let mut fingerprint = Fingerprint::default();
         fingerprint.add_leaves(&self.leaves)?;
-        self.optimizer.moments()?.iter().try_for_each(|moment| fingerprint.add(moment))?;
+        for state in self.optimizer.state() {
+            fingerprint.add(&state.first)?;
+            fingerprint.add(&state.second)?;
+        }
         Ok(Summary {
             preset: self.settings.preset.clone(),
             device: self.device.name(),
@@ -272,20 +294,4 @@ impl Log {
         let sum: f64 = recent.iter().map(|report| report.loss).sum();
         (!recent.is_empty()).then(|| sum / recent.len() as f64)
     }
-}
-
-/// Makes the folder and puts in what makes a run repeatable and its weights usable.
-fn prepare_folder(settings: &Settings, source: &Source) -> Result<()> {
-    let out: &Path = &settings.out;
-    fs::create_dir_all(out)
-        .map_err(|error| Error::file(out, format!("cannot be made a folder: {error}")))?;
-    replace_file(&out.join("run.toml"), settings.to_toml()?.as_bytes())?;
-    let config = serde_json::to_string_pretty(&settings.model(source.vocab_size))
-        .map_err(|error| Error::Internal(format!("model configuration: {error}")))?;
-    replace_file(&out.join("model.json"), config.as_bytes())?;
-    if let Some(tokenizer) = &source.tokenizer {
-        let json = tokenizer.saved()?.to_json()?;
-        replace_file(&out.join("tokenizer.json"), json.as_bytes())?;
-    }
-    Ok(())
 }
