@@ -35,8 +35,8 @@ fn the_generator_has_the_entropy_that_is_stated() {
     for seed in [1, 2] {
         let corpus = Corpus::new(seed);
         let stated = corpus.entropy_per_token();
-        let found = cross_entropy(&corpus, &corpus.generate(0, 200_000));
-        // The standard deviation of -ln p is below 1.5, so this is more than four of the mean.
+        let found = cross_entropy(&corpus, &corpus.generate(0, 100_000));
+        // The standard deviation of -ln p is below 1.2, so this is four of the mean.
         assert!((found - stated).abs() < 0.015, "stated {stated}, found {found}");
         assert!((0.95..1.0).contains(&stated));
     }
@@ -58,7 +58,7 @@ fn a_conditional_distribution_sums_to_one_and_has_the_stated_entropy() {
 #[test]
 fn structure_at_several_distances_is_real() {
     let corpus = Corpus::new(1);
-    let tokens = corpus.generate(0, 1_000_000);
+    let tokens = corpus.generate(0, 400_000);
     let floor = corpus.entropy_per_token();
     let by_order: Vec<f64> = (0..4).map(|order| entropy_given_last(&tokens, order)).collect();
     let [none, one, two, three] = by_order[..] else { unreachable!() };
@@ -78,11 +78,12 @@ fn surprise_of_window(corpus: &Corpus, tokenizer: &dyn Tokenizer, window: &[u32]
 fn probability_at(corpus: &Corpus, tokenizer: &dyn Tokenizer, place: usize, window: &[u32]) -> f64 {
     // Words that are cut off whole tell nothing: any will do.
     let line = tokenizer.encode("Abaca-baca baca-baca\n").unwrap();
+    let word_start = if place == 0 { 1 } else { 1 + (place - 1) / 5 * 5 };
     let hidden_values = |at: usize, first: u32, size: u32| {
-        let depends = place > at && (at == 0 || (at - 1) / 5 == (place - 1) / 5);
+        // The onset and the vowel of a cut word matter as long as its coda is to come.
+        let depends = place > at && (at == 0 || place <= word_start + 2);
         if depends { (first..first + size).collect() } else { vec![u32::MAX] }
     };
-    let word_start = if place == 0 { 1 } else { 1 + (place - 1) / 5 * 5 };
     let mut total = 0.0;
     for capital in hidden_values(0, 0, 6) {
         for onset in hidden_values(word_start, 6, 10) {
@@ -124,7 +125,7 @@ fn the_floor_of_a_window_is_what_the_best_predictor_reaches() {
     let tokens = corpus.generate(0, 2_000 * LINE);
     let surprise = |window: &[u32]| surprise_of_window(&corpus, &tokenizer, window);
     // 64 and 21 have no common divisor, so all places of a line come up equally often.
-    let starts: Vec<usize> = (0..60 * LINE / 2).map(|i| i * 64 % (1_990 * LINE)).collect();
+    let starts: Vec<usize> = (0..30 * LINE).map(|i| i * 64 % (1_990 * LINE)).collect();
     let of_targets = |&start: &usize| {
         surprise(&tokens[start..start + seq_len + 1]) - surprise(&tokens[start..start + 1])
     };

@@ -246,7 +246,9 @@ fn samp_07_resume_in_the_middle_of_an_epoch_at_the_same_and_another_world_size()
         assert_eq!(state.samples_consumed, 4 * batches);
         let json = serde_json::to_string(&state).unwrap();
         let state: LoaderState = serde_json::from_str(&json).unwrap();
-        for world_size in [2, 3, 1] {
+        // Of the 8 samples left after 16, 3 ranks would have to read one twice.
+        let world_sizes = if batches == 3 { vec![2, 3, 1] } else { vec![2, 1] };
+        for world_size in world_sizes {
             let mut all = seen.clone();
             for rank in 0..world_size {
                 let mut loader = resumed(rank, world_size, Some(state));

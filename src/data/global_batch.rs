@@ -166,7 +166,7 @@ impl GlobalBatchSampler {
             return Err(Error::invalid("global_batch", global_batch, reason));
         }
         let latest = Arc::default();
-        Ok(GlobalBatchSampler { samples, global_batch, micro_batch, order, last, latest })
+        Ok(Self { samples, global_batch, micro_batch, order, last, latest })
     }
 
     /// How many samples the data set has.
@@ -262,7 +262,6 @@ mod tests {
     use super::*;
 
     const SHUFFLED: Order = Order::Shuffled { seed: 1 };
-
     fn sampler(samples: usize, global: usize, micro: usize, last: LastBatch) -> GlobalBatchSampler {
         GlobalBatchSampler::new(samples, global, micro, SHUFFLED, last).unwrap()
     }
@@ -353,11 +352,10 @@ mod tests {
         let last = LastBatch::CarryOver;
         let sampler = GlobalBatchSampler::new(samples, 8, 4, Order::Sequential, last).unwrap();
         let batch = sampler.batch_at((1 << 31) + 1).unwrap();
-        let got: Vec<_> = batch.draws.iter().map(|draw| (draw.epoch, draw.index)).collect();
+        let got = batch.draws.iter().map(|draw| (draw.epoch, draw.index));
         let end = (samples - 4..samples).map(|index| (0, index));
-        assert!(got.into_iter().eq(end.chain((0..4).map(|index| (1, index)))));
-        let error = sampler.batch_at(u64::MAX).unwrap_err();
-        assert!(error.to_string().contains("samples_consumed"), "{error}");
+        assert!(got.eq(end.chain((0..4).map(|index| (1, index)))));
+        assert!(sampler.batch_at(u64::MAX).unwrap_err().to_string().contains("samples_consumed"));
     }
 
     proptest! {
