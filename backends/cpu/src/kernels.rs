@@ -4,7 +4,7 @@ use sneppx_contract::{
     BinaryOp, CompareOp, Distribution, Kernels, RandomKey, ReduceKind, Result, Store, UnaryOp, View,
 };
 
-use crate::{Cpu, CpuBuffer, copy, elementwise, index, random, reduce, unary};
+use crate::{Cpu, CpuBuffer, copy, elementwise, index, matmul, random, reduce, unary};
 
 type V<'a> = View<'a, CpuBuffer>;
 
@@ -50,7 +50,7 @@ impl Kernels for Cpu {
     }
 
     fn matmul(&self, alpha: f64, a: V<'_>, b: V<'_>, beta: f64, out: V<'_>) -> Result<()> {
-        todo!()
+        self.run(|| matmul::matmul(self, alpha, a, b, beta, out))
     }
 
     fn index_select(&self, table: V<'_>, indices: V<'_>, out: V<'_>) -> Result<()> {

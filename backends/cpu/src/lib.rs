@@ -34,6 +34,7 @@ mod index;
 mod kernels;
 mod map;
 mod math;
+mod matmul;
 mod operands;
 mod parallel;
 mod pool;
