@@ -18,7 +18,7 @@ use crate::data::{
     Tokenizer,
 };
 use crate::nn::{Builder, Module, Transformer};
-use crate::optim::{AdamW, AdamWOptions, Optimizer, ParamGroup, Schedule};
+use crate::optim::{AdamW, AdamWOptions, ParamGroup, Schedule};
 use crate::tensor::Leaf;
 
 /// A run from settings to summary, with its results in the folder the settings name.

@@ -186,8 +186,8 @@ fn settings_of(arguments: &TrainArguments) -> Result<Settings> {
         changes.push((path.display().to_string(), Settings::read_table(path)?));
     }
     let in_file = changes.first().and_then(|(_, table)| table.get("preset")?.as_str());
-    let name = arguments.preset.as_deref().or(in_file).unwrap_or("quick");
-    let start = preset(name)?;
+    let name = arguments.preset.as_deref().or(in_file).unwrap_or("quick").to_owned();
+    let start = preset(&name)?;
     if let Some((_, table)) = changes.first_mut() {
         table.insert("preset".into(), name.into());
     }
