@@ -36,7 +36,7 @@ fn nothing_in_src_imports_the_backend_module() {
 }
 
 #[test]
-fn only_the_backend_module_names_a_backend_crate() {
+fn only_the_door_names_a_backend_crate() {
     hold(borders::backend_crates_stay_behind_the_door);
 }
 

@@ -2,12 +2,11 @@
 
 use super::source::{Finding, Source, Tree, close, is_word, words};
 
-/// Where `cfg(feature …)` may stand: the door of the framework, its root, and the roots of the
-/// backend crates.
+/// The door of the framework: the only files of `src/` that know features and backend crates.
 const DOORS: &[&str] = &["src/backend.rs", "src/lib.rs"];
 
 /// Crates behind the door. `sneppx_single` is not one of them: it has no hardware to choose.
-const BACKEND_CRATES: &[&str] = &["sneppx_cpu", "sneppx_mpi", "sneppx_cuda", "sneppx_wgpu"];
+pub const BACKEND_CRATES: &[&str] = &["sneppx_cpu", "sneppx_mpi", "sneppx_cuda", "sneppx_wgpu"];
 
 /// Crates a backend may depend on besides foreign ones: the contract and sources it runs.
 const BELOW_BACKENDS: &[&str] = &["sneppx-contract", "sneppx-kernels", "sneppx-shaders"];
@@ -43,10 +42,10 @@ fn asks_for_a_feature(file: &Source) -> Vec<usize> {
         .collect()
 }
 
-/// In `src/`, only `backend.rs` names a backend crate.
+/// In `src/`, only the door names a backend crate.
 pub fn backend_crates_stay_behind_the_door(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.rust("src/").filter(|file| file.path != "src/backend.rs") {
+    for file in tree.rust("src/").filter(|file| !DOORS.contains(&file.path.as_str())) {
         for name in BACKEND_CRATES {
             let message = format!("names `{name}`; stay generic over `Device`");
             findings.extend(file.words(name).map(|at| file.finding(at, message.clone())));

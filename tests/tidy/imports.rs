@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::borders::BACKEND_CRATES;
 use super::source::{Finding, Source, Tree, close, identifier};
 
 /// The rooms from left to right.
@@ -115,17 +116,27 @@ fn branches(code: &str) -> Vec<&str> {
     names
 }
 
-/// Names that `src/lib.rs` re-exports, and the room each comes from; foreign crates count as
-/// `contract`, which every room may name.
+/// Names that `src/lib.rs` brings to the root, and the room each comes from: re-exports, and files
+/// of a room that are declared there by their path. Backend crates count as `backend`, other
+/// foreign crates as `contract`, which every room may name.
 fn exports(tree: &Tree) -> HashMap<String, String> {
     let mut exports = HashMap::new();
     let Some(root) = tree.file("src/lib.rs") else { return exports };
     let modules: Vec<&str> = root.words("mod").map(|at| identifier(&root.code[at + 4..])).collect();
+    for (at, name) in root.words("mod").zip(&modules) {
+        if let Some(room) = room_by_path(&root.text[..at]) {
+            exports.insert((*name).to_owned(), room.to_owned());
+        }
+    }
     for at in root.words("use") {
         let statement = root.code[at + 3..].split(';').next().unwrap_or_default().trim();
         let statement = statement.trim_start_matches("self::").trim_start_matches("crate::");
         let first = identifier(statement);
-        let room = if modules.contains(&first) { first } else { "contract" };
+        let room = match first {
+            _ if modules.contains(&first) => first,
+            _ if BACKEND_CRATES.contains(&first) => "backend",
+            _ => "contract",
+        };
         for leaf in statement.split(['{', '}', ',']) {
             let named = leaf.rsplit([' ', ':', '\n']).next().unwrap_or_default();
             if !named.is_empty() && !modules.contains(&named) {
@@ -134,6 +145,13 @@ fn exports(tree: &Tree) -> HashMap<String, String> {
         }
     }
     exports
+}
+
+/// The folder in the `#[path]` attribute that ends `text`, if there is one.
+fn room_by_path(text: &str) -> Option<&str> {
+    let attribute = text.trim_end().trim_end_matches("pub").trim_end().strip_suffix("\"]")?;
+    let (_, path) = attribute.rsplit_once("#[path = \"")?;
+    path.split('/').next()
 }
 
 /// Chains of `super` that end at the crate root, where the order could not be seen.
@@ -180,7 +198,9 @@ mod tests {
         "src/lib.rs",
         "pub mod data;\npub mod tensor;\npub mod nn;\npub mod backend;\n\
          pub use backend::Selected;\npub use nn::{Linear, Gpt as Model};\n\
-         pub use sneppx_contract::{DType, Result};",
+         pub use sneppx_contract::{DType, Result};\n\
+         pub use sneppx_cpu as cpu;\n\
+         #[cfg(x)]\n#[path = \"nn/absent.rs\"]\nmod door;",
     );
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
@@ -203,6 +223,8 @@ mod tests {
         assert_eq!(lines("src/data/a.rs", "fn f() {\n sneppx::tensor::make() }"), [2]);
         assert_eq!(lines("src/data/a.rs", "use crate::Model;"), [1]);
         assert_eq!(lines("src/data/a.rs", "use crate::{DType, Linear};"), [1]);
+        assert_eq!(lines("src/data/a.rs", "use crate::door::open;"), [1]);
+        assert_eq!(lines("src/nn/a.rs", "use crate::door::open;"), []);
     }
 
     #[test]
@@ -226,6 +248,7 @@ mod tests {
         let found = |path, text| backend_is_imported_by_nobody(&Tree::of(&[ROOT, (path, text)]));
         assert_eq!(found("src/nn/a.rs", "use crate::backend::open;").len(), 1);
         assert_eq!(found("src/nn/a.rs", "use crate::{Linear, Selected};").len(), 1);
+        assert_eq!(found("src/nn/a.rs", "use crate::cpu::Cpu;").len(), 1);
         assert_eq!(found("src/nn/a.rs", "let backend = crate::nn::x();").len(), 0);
         assert_eq!(found("src/bin/sneppx/main.rs", "use sneppx::backend::open;").len(), 0);
     }

@@ -4,13 +4,27 @@ use super::source::{Finding, Source, Tree};
 
 /// The files that may hold unsafe code.
 pub const ROOMS: &[&str] = &[
+    "backends/cpu/src/bias_activation.rs",
     "backends/cpu/src/blocks.rs",
     "backends/cpu/src/buffer.rs",
+    "backends/cpu/src/column_sums.rs",
     "backends/cpu/src/copy.rs",
+    "backends/cpu/src/dropout.rs",
+    "backends/cpu/src/index.rs",
+    "backends/cpu/src/loss.rs",
     "backends/cpu/src/map.rs",
+    "backends/cpu/src/matmul.rs",
+    "backends/cpu/src/norm.rs",
     "backends/cpu/src/operands.rs",
+    "backends/cpu/src/optim.rs",
     "backends/cpu/src/pool.rs",
+    "backends/cpu/src/reduce.rs",
+    "backends/cpu/src/rotary.rs",
+    "backends/cpu/src/rows.rs",
+    "backends/cpu/src/shared.rs",
     "backends/cpu/src/simd.rs",
+    "backends/cpu/src/softmax.rs",
+    "backends/cpu/src/sums.rs",
 ];
 
 /// Crate roots that must forbid unsafe code.

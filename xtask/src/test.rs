@@ -25,11 +25,14 @@ const FEATURES: &[&str] = &["sneppx/tokenizers"];
 pub fn run(runner: &Runner, arguments: Vec<OsString>) -> Result<()> {
     let (limit, forwarded) = options(arguments)?;
     let backends = needs::backends(runner, BACKENDS, &required()?)?;
-    // Built first and on its own, so that the second limit is about the tests alone.
-    if !forwarded.iter().any(|argument| argument == "--doc") {
-        runner.run(&mut cargo_test(&backends, &forwarded, true), limit)?;
+    let has = |option: &str| forwarded.iter().any(|argument| argument == option);
+    // Built first and on its own, so that the second limit is about the tests alone; cargo
+    // cannot build documentation tests without running them.
+    if !has("--doc") && !has("--no-run") {
+        runner.run(&mut cargo_test(&backends, &forwarded, &["--no-run"]), limit)?;
     }
-    runner.run(&mut cargo_test(&backends, &forwarded, false), limit)
+    let keep_going: &[&str] = if has("--no-run") { &[] } else { &["--no-fail-fast"] };
+    runner.run(&mut cargo_test(&backends, &forwarded, keep_going), limit)
 }
 
 /// Installs what is missing.
@@ -65,8 +68,8 @@ fn options(mut arguments: Vec<OsString>) -> Result<(Duration, Vec<OsString>)> {
     Ok((Duration::from_secs(seconds), arguments.split_off(2)))
 }
 
-/// The cargo command that builds the tests, or builds and runs them.
-fn cargo_test(backends: &[&Backend], forwarded: &[OsString], build_only: bool) -> Command {
+/// `cargo test` with the features of `backends`, `options`, and what the caller hands on.
+fn cargo_test(backends: &[&Backend], forwarded: &[OsString], options: &[&str]) -> Command {
     let border = forwarded.iter().position(|argument| argument == "--");
     let (for_cargo, for_tests) = forwarded.split_at(border.unwrap_or(forwarded.len()));
     let mut command = workspace::cargo();
@@ -76,15 +79,7 @@ fn cargo_test(backends: &[&Backend], forwarded: &[OsString], build_only: bool) -
         let features: Vec<&str> = features.copied().collect();
         command.args(["--workspace", "--features", &features.join(",")]);
     }
-    if build_only {
-        command.arg("--no-run");
-    } else {
-        command.arg("--no-fail-fast");
-    }
-    command.args(for_cargo);
-    if !build_only {
-        command.args(for_tests);
-    }
+    command.args(options).args(for_cargo).args(for_tests);
     command
 }
 
@@ -101,25 +96,19 @@ mod tests {
         text.split_whitespace().map(OsString::from).collect()
     }
 
-    fn forwarded(text: &str, build_only: bool) -> String {
-        let shown = shown(&cargo_test(&[], &words(text), build_only));
+    fn forwarded(text: &str) -> String {
+        let shown = shown(&cargo_test(&[], &words(text), &["--no-run"]));
         shown.split_once(" test ").unwrap().1.to_owned()
     }
 
     #[test]
     fn options_of_cargo_are_handed_on() {
-        let all = "--workspace --features sneppx/tokenizers";
-        assert_eq!(forwarded("", false), format!("{all} --no-fail-fast"));
-        assert_eq!(
-            forwarded("--test tidy -- --nocapture", false),
-            format!("{all} --no-fail-fast --test tidy -- --nocapture")
-        );
-        assert_eq!(
-            forwarded("--test tidy -- --nocapture", true),
-            format!("{all} --no-run --test tidy")
-        );
-        assert_eq!(forwarded("-p sneppx-cpu", false), "--no-fail-fast -p sneppx-cpu");
-        assert_eq!(forwarded("-- -p", false), format!("{all} --no-fail-fast -- -p"));
+        let all = "--workspace --features sneppx/tokenizers --no-run";
+        assert_eq!(forwarded(""), all);
+        let chosen = "--test tidy -- --nocapture";
+        assert_eq!(forwarded(chosen), format!("{all} {chosen}"));
+        assert_eq!(forwarded("-p sneppx-cpu"), "--no-run -p sneppx-cpu");
+        assert_eq!(forwarded("-- -p"), format!("{all} -- -p"));
     }
 
     #[test]
