@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -258,7 +258,7 @@ impl Setting<'_> {
         let steps =
             self.steps(work).map_or("to its end".to_owned(), |steps| format!("{steps} steps"));
         let threads = self.options.threads;
-        let name = Path::new(work.name).display();
+        let name = work.name;
         format!("{name}: {threads} threads, {steps}, median of {rounds} alternating rounds")
     }
 }
@@ -296,6 +296,8 @@ fn write_loss(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn parsed(text: &str) -> Result<Options> {
@@ -344,5 +346,49 @@ mod tests {
         for bad in ["", "done", "{\"steps\": 3}\nbye", "3"] {
             assert!(last_object(bad).is_err(), "{bad}");
         }
+    }
+
+    /// A program that notes its name and arguments and reports `number` as its speed.
+    fn stand_in(folder: &Path, name: &str, number: usize) -> PathBuf {
+        let path = folder.join(name);
+        let log = folder.join("log");
+        let script = format!(
+            "#!/bin/sh\necho \"{name} $*\" >> {}\necho working\n\
+             echo '{{\"tokens_per_second\": {number}}}'\n",
+            log.display()
+        );
+        // Written by a child: a file that this process holds open for writing, or a process forked
+        // meanwhile by another test, cannot be executed.
+        let mut write = Command::new("sh");
+        write.args(["-c", "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", &script]);
+        assert!(write.arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn the_sides_alternate_and_their_reports_are_kept() {
+        let runner = Runner::new().unwrap();
+        let options = parsed("--quick --rounds 2 --threads 1 --only tutorial").unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().to_owned();
+        let (python, program) = (stand_in(&folder, "peer", 2), stand_in(&folder, "ours", 3));
+        let work = chosen(&options).unwrap()[0];
+        let setting =
+            Setting { runner: &runner, options: &options, python, program, folder: folder.clone() };
+        let rounds = setting.rounds(work).unwrap();
+        let log = fs::read_to_string(folder.join("log")).unwrap();
+        let ours = format!(
+            "ours train --preset tutorial --steps 13 --threads 1 --json --out {}",
+            folder.join("tutorial").display()
+        );
+        let peer = "peer benches/peers/pytorch_step.py --preset tutorial --steps 10 --warmup 3 \
+                    --threads 1 --json";
+        assert_eq!(log.lines().collect::<Vec<_>>(), [peer, &ours, peer, &ours]);
+        let table = compare(&setting.title(work, rounds.len()), work.figures, &rounds);
+        let speed = "| tokens/s | 2 | 3 | 1.500 | 1.500 to 1.500 | ≥ 1.25 × | yes |";
+        assert!(table.text.lines().any(|line| line == speed), "{}", table.text);
+        assert_eq!((table.targets, table.met), (2, 1));
+        let kept = fs::read_to_string(folder.join("tutorial.jsonl")).unwrap();
+        assert_eq!(kept.lines().count(), 4);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,10 +114,12 @@ fn start(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("cannot start `{}`", shown(command)))
 }
 
-/// `command` as a person would type it.
+/// `command` as a person would type it; cargo is called by its full path and known by its name.
 pub fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let program = Path::new(command.get_program());
+    let program = if program.ends_with("cargo") { Path::new("cargo") } else { program };
+    let mut words = vec![program.to_string_lossy()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy()));
     words.join(" ")
 }
 
