@@ -270,8 +270,8 @@ impl<D: Device> Transformer<D> {
         self.hidden(tokens, pass)?.linear(&self.head.tensor()?, None)
     }
 
-    /// The loss of every token: cross entropy of the logits against `targets` `[B, T]`, as `[B * T]`
-    /// in row-major order, without ever holding all logits of a large vocabulary.
+    /// The loss of every token: cross entropy of the logits against `targets` `[B, T]`, as
+    /// `[B * T]` in row-major order, without ever holding all logits of a large vocabulary.
     ///
     /// # Errors
     /// As [`Transformer::forward`], and a target that is neither a token nor ignored.

@@ -4,6 +4,9 @@ use super::source::{Finding, Source, Tree};
 
 /// The files that may hold unsafe code.
 pub const ROOMS: &[&str] = &[
+    "backends/cpu/src/attention.rs",
+    "backends/cpu/src/attention_backward.rs",
+    "backends/cpu/src/attention_blocks.rs",
     "backends/cpu/src/bias_activation.rs",
     "backends/cpu/src/blocks.rs",
     "backends/cpu/src/buffer.rs",
@@ -18,6 +21,7 @@ pub const ROOMS: &[&str] = &[
     "backends/cpu/src/operands.rs",
     "backends/cpu/src/optim.rs",
     "backends/cpu/src/pool.rs",
+    "backends/cpu/src/products.rs",
     "backends/cpu/src/reduce.rs",
     "backends/cpu/src/rotary.rs",
     "backends/cpu/src/rows.rs",
