@@ -21,29 +21,45 @@
 //! ```
 //!
 //! Reading order: `pool` and `buffer` (memory), `operands` (who may touch it), `parallel` and
-//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file per family.
+//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file
+//! per family.
 
 mod activation;
+mod attention;
+mod attention_backward;
+mod attention_blocks;
+mod bias_activation;
 mod blocks;
 mod buffer;
+mod column_sums;
 mod copy;
 mod device;
+mod dropout;
 mod element;
 mod elementwise;
 mod fold;
 mod index;
 mod kernels;
+mod lanes;
+mod loss;
 mod map;
 mod math;
 mod matmul;
 mod number;
+mod norm;
 mod operands;
+mod optim;
 mod parallel;
 mod pool;
+mod products;
 mod random;
 mod reduce;
+mod rotary;
+mod rows;
 mod shared;
 mod simd;
+mod softmax;
+mod sums;
 mod unary;
 
 pub use buffer::{CpuBuffer, ReadGuard, WriteGuard};
