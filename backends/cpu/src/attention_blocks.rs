@@ -176,12 +176,7 @@ pub(crate) struct HeadsOut<'a, T>(pub(crate) Output<'a, T>);
 
 impl<T: Stored> HeadsOut<'_, T> {
     /// Rounds `values` to one position, which only this thread may touch.
-    pub(crate) fn write_row(
-        &self,
-        [batch, head]: [usize; 2],
-        position: usize,
-        values: &[T::Acc],
-    ) {
+    pub(crate) fn write_row(&self, [batch, head]: [usize; 2], position: usize, values: &[T::Acc]) {
         let strides = self.0.layout().strides();
         let at = batch * strides[0] + head * strides[1] + position * strides[2];
         if strides[3] == 1 {

@@ -5,14 +5,13 @@ use sneppx_contract::{DType, Element, Error, Layout, Result, View, check};
 
 use crate::CpuBuffer;
 use crate::blocks::{BLOCK, Order, Source, Target, scratch};
-use crate::element::{Stored, with_element, with_float};
+use crate::element::{Stored, with_element};
 use crate::map::{Cost, generate, map_stored};
 use crate::operands::{Input, Operands, Output};
 use crate::parallel::{for_each_block, for_each_index};
 use crate::simd::vectorized;
 
-/// Side of the square tiles that transposes are made of: a tile of `f32` reads 32 lines of two
-/// cache lines each.
+/// Side of the square tiles that transposes are made of: 4 KiB of `f32`, two cache lines a row.
 const TILE: usize = 32;
 
 /// See [`Kernels::fill`](sneppx_contract::Kernels::fill).
@@ -130,12 +129,19 @@ impl Transpose {
             let height = TILE.min(rows - first);
             for left in (0..columns).step_by(TILE) {
                 let width = TILE.min(columns - left);
-                for row in first..first + height {
-                    for column in left..left + width {
-                        // SAFETY: both places belong to their views, and strips are disjoint.
-                        unsafe {
-                            let value = x.pointer().add(from + row + column * column_step).read();
-                            out.pointer().add(to + row * row_step + column).write(value);
+                // Through a small square: where the strides are large powers of two, the lines of
+                // a tile would evict one another before they are used up.
+                let mut tile = [[T::zeroed(); TILE]; TILE];
+                // SAFETY: all places belong to their views, and strips are disjoint.
+                unsafe {
+                    for (column, run) in tile[..width].iter_mut().enumerate() {
+                        let at = from + first + (left + column) * column_step;
+                        run[..height].copy_from_slice(x.run(at, height));
+                    }
+                    for row in 0..height {
+                        let at = to + (first + row) * row_step + left;
+                        for (out, run) in out.run(at, width).iter_mut().zip(&tile) {
+                            *out = run[row];
                         }
                     }
                 }

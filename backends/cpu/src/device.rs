@@ -57,6 +57,14 @@ impl Cpu {
         Ok(Cpu { shared: Arc::new(Shared { threads, pool: Arc::default() }) })
     }
 
+    /// A device with `threads` threads.
+    ///
+    /// # Errors
+    /// 0 threads; a system that refuses to start them.
+    pub fn with_threads(threads: usize) -> Result<Self> {
+        Cpu::new(CpuOptions { threads: Some(threads) })
+    }
+
     /// How many threads kernels run on.
     pub fn threads(&self) -> usize {
         self.shared.threads.current_num_threads()

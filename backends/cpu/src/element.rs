@@ -4,72 +4,12 @@
 //! ones are widened when they are loaded and rounded once when they are stored, so that one body
 //! serves all of them.
 
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
-
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use sneppx_contract::Element;
 
+pub(crate) use crate::number::{Number, Real};
 use crate::simd::vectorized;
-
-/// A type in which arithmetic happens: a [`Real`] or an integer, which wraps.
-pub(crate) trait Number: Stored<Acc = Self> + PartialOrd {
-    /// 0
-    const ZERO: Self;
-
-    /// `self + other`; integers wrap.
-    fn plus(self, other: Self) -> Self;
-    /// `self - other`; integers wrap.
-    fn minus(self, other: Self) -> Self;
-    /// `self * other`; integers wrap.
-    fn times(self, other: Self) -> Self;
-    /// `self / other`; an integer divided by 0 is 0.
-    fn over(self, other: Self) -> Self;
-    /// The larger; NaN if either is.
-    fn larger(self, other: Self) -> Self;
-    /// The smaller; NaN if either is.
-    fn smaller(self, other: Self) -> Self;
-}
-
-/// A type in which floating-point arithmetic happens: `f32` or `f64`.
-pub(crate) trait Real:
-    Number
-    + Sum
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + AddAssign
-    + SubAssign
-    + MulAssign
-{
-    /// 1
-    const ONE: Self;
-    /// The largest value, above every number.
-    const INFINITY: Self;
-    /// Not a number.
-    const NAN: Self;
-
-    /// The nearest value.
-    fn real(value: f64) -> Self;
-    /// `self * b + c`, rounded once; use [`Isa::mul_add`](crate::simd::Isa::mul_add) instead.
-    fn fused_mul_add(self, b: Self, c: Self) -> Self;
-    /// The square root.
-    fn square_root(self) -> Self;
-    /// The absolute value.
-    fn magnitude(self) -> Self;
-    /// Whether this is not a number.
-    #[inline(always)]
-    fn not_a_number(self) -> bool {
-        // The one value that differs from itself.
-        #[allow(clippy::eq_op)]
-        {
-            self != self
-        }
-    }
-}
 
 /// A float that a buffer can hold.
 pub(crate) trait Float: Stored<Acc: Real> {}
@@ -94,114 +34,6 @@ pub(crate) trait Stored: Element {
     /// The run itself, if it is its own accumulator type.
     fn native_mut(run: &mut [Self]) -> Option<&mut [Self::Acc]>;
 }
-
-macro_rules! reals {
-    ($($ty:ident)*) => { $(
-        impl Number for $ty {
-            const ZERO: Self = 0.0;
-
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self + other
-            }
-
-            #[inline(always)]
-            fn minus(self, other: Self) -> Self {
-                self - other
-            }
-
-            #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self * other
-            }
-
-            #[inline(always)]
-            fn over(self, other: Self) -> Self {
-                self / other
-            }
-
-            #[inline(always)]
-            fn larger(self, other: Self) -> Self {
-                if self > other || self.is_nan() { self } else { other }
-            }
-
-            #[inline(always)]
-            fn smaller(self, other: Self) -> Self {
-                if self < other || self.is_nan() { self } else { other }
-            }
-        }
-
-        impl Real for $ty {
-            const ONE: Self = 1.0;
-            const INFINITY: Self = $ty::INFINITY;
-            const NAN: Self = $ty::NAN;
-
-            #[inline(always)]
-            fn real(value: f64) -> Self {
-                value as $ty
-            }
-
-            #[inline(always)]
-            fn fused_mul_add(self, b: Self, c: Self) -> Self {
-                self.mul_add(b, c)
-            }
-
-            #[inline(always)]
-            fn square_root(self) -> Self {
-                self.sqrt()
-            }
-
-            #[inline(always)]
-            fn magnitude(self) -> Self {
-                self.abs()
-            }
-        }
-
-        impl Float for $ty {}
-    )* };
-}
-
-reals! { f32 f64 }
-
-macro_rules! integers {
-    ($($ty:ident)*) => { $(
-        impl Number for $ty {
-            const ZERO: Self = 0;
-
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
-
-            #[inline(always)]
-            fn minus(self, other: Self) -> Self {
-                self.wrapping_sub(other)
-            }
-
-            #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self.wrapping_mul(other)
-            }
-
-            #[inline(always)]
-            fn over(self, other: Self) -> Self {
-                if other == 0 { 0 } else { self.wrapping_div(other) }
-            }
-
-            #[inline(always)]
-            fn larger(self, other: Self) -> Self {
-                self.max(other)
-            }
-
-            #[inline(always)]
-            fn smaller(self, other: Self) -> Self {
-                self.min(other)
-            }
-        }
-    )* };
-}
-
-integers! { u32 i64 u8 }
 
 macro_rules! stored_as_themselves {
     ($($ty:ident)*) => { $(
@@ -241,6 +73,10 @@ macro_rules! stored_as_themselves {
 }
 
 stored_as_themselves! { f32 f64 u32 i64 u8 }
+
+impl Float for f32 {}
+
+impl Float for f64 {}
 
 impl Float for bf16 {}
 
@@ -424,13 +260,5 @@ mod tests {
             assert_eq!(stored.to_bits(), f16::narrow(*value).to_bits(), "{value}");
             assert_eq!(loaded.to_bits(), stored.widen().to_bits());
         }
-    }
-
-    #[test]
-    fn the_larger_and_the_smaller_of_nan_and_anything_are_nan() {
-        for (a, b) in [(f32::NAN, 1.0), (1.0, f32::NAN)] {
-            assert!(a.larger(b).is_nan() && a.smaller(b).is_nan());
-        }
-        assert_eq!((1.0f64.larger(2.0), 1.0f64.smaller(2.0)), (2.0, 1.0));
     }
 }

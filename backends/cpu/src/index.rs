@@ -4,7 +4,8 @@ use sneppx_contract::{Element, Result, View, check};
 
 use crate::CpuBuffer;
 use crate::blocks::{BLOCK, Order, Source, Target, scratch};
-use crate::element::{Float, Number, Stored, with_element, with_float, with_index};
+use crate::copy::CastTo;
+use crate::element::{Float, Number, with_element, with_float, with_index};
 use crate::operands::{Input, Operands, Output};
 use crate::parallel::for_each_index;
 use crate::simd::vectorized;
@@ -59,7 +60,7 @@ fn row_numbers<'a>(
         // SAFETY: an input apart from the outputs is not written by this call.
         unsafe { Source::new(input, &Order::AS_GIVEN)?.gather(0, &mut values) };
         let checked = values.into_iter().enumerate().map(|(position, value)| {
-            check::index(operation, i64::from(value), position, bound)
+            check::index(operation, value.cast(), position, bound)
         });
         checked.collect()
     })

@@ -7,7 +7,7 @@ use sneppx_contract::{
 
 use crate::{
     Cpu, CpuBuffer, attention, attention_backward, bias_activation, copy, dropout, elementwise,
-    index, loss, norm, optim, random, reduce, rotary, softmax, sums, unary,
+    index, loss, matmul, norm, optim, random, reduce, rotary, softmax, sums, unary,
 };
 
 type V<'a> = View<'a, CpuBuffer>;
@@ -54,7 +54,7 @@ impl Kernels for Cpu {
     }
 
     fn matmul(&self, alpha: f64, a: V<'_>, b: V<'_>, beta: f64, out: V<'_>) -> Result<()> {
-        todo!()
+        self.run(|| matmul::matmul(self, alpha, a, b, beta, out))
     }
 
     fn index_select(&self, table: V<'_>, indices: V<'_>, out: V<'_>) -> Result<()> {

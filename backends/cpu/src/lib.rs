@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Reading order: `pool` and `buffer` (memory), `operands` (who may touch it), `parallel` and
-//! `simd` (how loops run), `element` and `math` (what they compute on), then one file per family.
+//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file per family.
 
 mod activation;
 mod attention;
@@ -36,13 +36,16 @@ mod device;
 mod dropout;
 mod element;
 mod elementwise;
+mod fold;
 mod index;
 mod kernels;
 mod lanes;
 mod loss;
 mod map;
 mod math;
+mod matmul;
 mod norm;
+mod number;
 mod operands;
 mod optim;
 mod parallel;

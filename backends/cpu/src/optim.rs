@@ -179,11 +179,7 @@ unsafe fn widened<'s, T: Float>(
 }
 
 /// Lets `change` work on a run in the type of arithmetic.
-fn in_wide<T: Float>(
-    run: &mut [T],
-    scratch: &mut Vec<T::Acc>,
-    change: impl FnOnce(&mut [T::Acc]),
-) {
+fn in_wide<T: Float>(run: &mut [T], scratch: &mut Vec<T::Acc>, change: impl FnOnce(&mut [T::Acc])) {
     if let Some(native) = T::native_mut(run) {
         return change(native);
     }

@@ -51,7 +51,7 @@ impl Block {
         Some(Block { start, capacity })
     }
 
-    fn to_system(self) {
+    fn into_system(self) {
         if self.capacity > 0 {
             // SAFETY: `from_system` made the block with this size and alignment, and nobody else
             // holds it.
@@ -181,7 +181,7 @@ impl State {
                 self.free.remove(&capacity);
             }
             self.pooled_bytes -= capacity;
-            block.to_system();
+            block.into_system();
         }
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     fn size_classes_waste_at_most_an_eighth_of_large_requests() {
         for bytes in [1, 63, 64, 65, 1000, 4097, 1 << 20, (1 << 20) + 1, 123_456_789] {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes && class % ALIGNMENT == 0, "{bytes} -> {class}");
+            assert!(class >= bytes && class.is_multiple_of(ALIGNMENT), "{bytes} -> {class}");
             assert!(class - bytes <= (bytes / 8).max(ALIGNMENT), "{bytes} -> {class}");
         }
         assert_eq!(size_class(usize::MAX), None);
@@ -264,6 +264,6 @@ mod tests {
         // SAFETY: the block has 4096 bytes, all written by the allocator.
         let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), 4096) };
         assert!(bytes.iter().all(|&byte| byte == 0));
-        block.to_system();
+        block.into_system();
     }
 }

@@ -84,11 +84,9 @@ fn philox_side_by_side(key: [u32; 2], block: u64) -> [[u32; SIDE_BY_SIDE]; 4] {
     const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let mut counter = [[0; SIDE_BY_SIDE]; 4];
-    for lane in 0..SIDE_BY_SIDE {
-        let number = block.wrapping_add(lane as u64);
-        counter[0][lane] = number as u32;
-        counter[1][lane] = (number >> 32) as u32;
-    }
+    let number = |lane| block.wrapping_add(lane as u64);
+    counter[0] = std::array::from_fn(|lane| number(lane) as u32);
+    counter[1] = std::array::from_fn(|lane| (number(lane) >> 32) as u32);
     let mut key = key;
     for _ in 0..10 {
         let mut next = [[0; SIDE_BY_SIDE]; 4];

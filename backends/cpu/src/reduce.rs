@@ -4,23 +4,20 @@
 //! It depends on the shapes alone. Neighbouring dimensions that are both kept or both reduced
 //! count as one; reduced groups are taken from the last to the first. A group of `n` numbers is
 //! cut into chunks. Where the group is innermost, a chunk is [`ROW_CHUNK`] numbers, added in
-//! [`LANES`] interleaved partial sums; otherwise it is [`COLUMN_CHUNK`] numbers, added one after
+//! [`LANES`](crate::fold::LANES) interleaved partial sums; otherwise it is [`COLUMN_CHUNK`] numbers, added one after
 //! another. Partial sums and chunks are then added along binary trees. So no sum is longer than
 //! some hundred additions in a row, which keeps the error of `f32` small, and chunks can be given
 //! to threads.
 
-use sneppx_contract::{Element, Layout, ReduceKind, Result, Store, View, check};
+use sneppx_contract::{Layout, ReduceKind, Result, Store, View, check};
 
 use crate::CpuBuffer;
 use crate::blocks::{BLOCK, Order, Scratch, Source, Target, scratch};
 use crate::element::{Number, Stored, with_element};
+use crate::fold::{Lanes, add_rows, combine_runs, tree};
 use crate::operands::{Input, Operands, Output};
 use crate::parallel::{for_each_block, for_each_index};
 use crate::shared::Slots;
-use crate::simd::vectorized;
-
-/// Partial sums of a run: four registers of the widest instruction set in `f32`.
-const LANES: usize = 64;
 
 /// Numbers of one chunk of an innermost dimension.
 const ROW_CHUNK: usize = 4 * BLOCK;
@@ -301,106 +298,6 @@ impl<T: Stored> Level<'_, '_, T> {
     }
 }
 
-/// Interleaved partial results of one chunk.
-struct Lanes<A> {
-    kind: ReduceKind,
-    values: [A; LANES],
-    /// How many lanes hold a value; the others do not count.
-    filled: usize,
-}
-
-impl<A: Number> Lanes<A> {
-    fn new(kind: ReduceKind) -> Self {
-        Lanes { kind, values: [A::ZERO; LANES], filled: 0 }
-    }
-
-    /// Takes a run; every run but the last has a multiple of [`LANES`] elements.
-    fn take(&mut self, mut run: &[A]) {
-        if self.filled < LANES {
-            self.filled = run.len().min(LANES);
-            self.values[..self.filled].copy_from_slice(&run[..self.filled]);
-            run = &run[self.filled..];
-        }
-        add_lanes(self.kind, &mut self.values, run);
-    }
-
-    fn total(&mut self) -> A {
-        tree(self.kind, &mut self.values[..self.filled])
-    }
-}
-
-vectorized! {
-    fn add_lanes[S, A: Number](kind: ReduceKind, lanes: &mut [A; LANES], run: &[A]) {
-        match kind {
-            ReduceKind::Sum => fold_lanes(lanes, run, A::plus),
-            ReduceKind::Max => fold_lanes(lanes, run, A::larger),
-            ReduceKind::Min => fold_lanes(lanes, run, A::smaller),
-        }
-    }
-
-    /// Combines the rows of `block` into `sums`, whose old values do not count if `first`.
-    fn add_rows[S, A: Number](kind: ReduceKind, sums: &mut [A], block: &[A], first: bool) {
-        let mut rows = block.chunks_exact(sums.len());
-        if first && let Some(row) = rows.next() {
-            sums.copy_from_slice(row);
-        }
-        for row in rows {
-            match kind {
-                ReduceKind::Sum => fold_run(sums, row, A::plus),
-                ReduceKind::Max => fold_run(sums, row, A::larger),
-                ReduceKind::Min => fold_run(sums, row, A::smaller),
-            }
-        }
-    }
-
-    /// Combines the second half with the first until one is left.
-    fn tree[S, A: Number](kind: ReduceKind, values: &mut [A]) -> A {
-        let mut len = values.len();
-        while len > 1 {
-            let half = len.div_ceil(2);
-            let (left, right) = values[..len].split_at_mut(half);
-            match kind {
-                ReduceKind::Sum => fold_run(left, right, A::plus),
-                ReduceKind::Max => fold_run(left, right, A::larger),
-                ReduceKind::Min => fold_run(left, right, A::smaller),
-            }
-            len = half;
-        }
-        values.first().copied().unwrap_or(A::ZERO)
-    }
-
-    fn combine_runs[S, A: Number](kind: ReduceKind, left: &mut [A], right: &[A]) {
-        match kind {
-            ReduceKind::Sum => fold_run(left, right, A::plus),
-            ReduceKind::Max => fold_run(left, right, A::larger),
-            ReduceKind::Min => fold_run(left, right, A::smaller),
-        }
-    }
-}
-
-#[inline(always)]
-fn fold_lanes<A: Element>(lanes: &mut [A; LANES], run: &[A], f: impl Fn(A, A) -> A) {
-    // A copy that the compiler can keep in registers.
-    let mut values = *lanes;
-    let mut chunks = run.chunks_exact(LANES);
-    for chunk in &mut chunks {
-        for (value, &x) in values.iter_mut().zip(chunk) {
-            *value = f(*value, x);
-        }
-    }
-    for (value, &x) in values.iter_mut().zip(chunks.remainder()) {
-        *value = f(*value, x);
-    }
-    *lanes = values;
-}
-
-#[inline(always)]
-fn fold_run<A: Element>(left: &mut [A], right: &[A], f: impl Fn(A, A) -> A) {
-    for (left, &right) in left.iter_mut().zip(right) {
-        *left = f(*left, right);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,13 +312,5 @@ mod tests {
         assert_eq!(groups.more(), None);
         let mut nothing = Groups::of(&layout(&[2, 3]), &layout(&[2, 3]));
         assert_eq!(nothing.next(), Sizes { outer: 6, reduced: 1, inner: 1 });
-    }
-
-    #[test]
-    fn a_tree_combines_every_value_once() {
-        for len in 1..70i64 {
-            let mut values: Vec<i64> = (1..=len).collect();
-            assert_eq!(tree(ReduceKind::Sum, &mut values), len * (len + 1) / 2);
-        }
     }
 }

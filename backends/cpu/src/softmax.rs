@@ -47,12 +47,7 @@ fn forward<T: Float<Acc: Math>>(name: &'static str, x: V<'_>, out: V<'_>) -> Res
     Ok(())
 }
 
-fn backward<T: Float<Acc: Math>>(
-    name: &'static str,
-    y: V<'_>,
-    dy: V<'_>,
-    dx: V<'_>,
-) -> Result<()> {
+fn backward<T: Float<Acc: Math>>(name: &'static str, y: V<'_>, dy: V<'_>, dx: V<'_>) -> Result<()> {
     let operands = Operands::of(name);
     let dx = RowTarget::new(operands.output::<T>(dx)?)?;
     let y = RowSource::new(operands.input_in_place::<T>(y)?)?;

@@ -1,0 +1,43 @@
+//! What every optimizer can do.
+
+use std::sync::Arc;
+
+use sneppx_contract::{Device, Result};
+
+use crate::tensor::Leaf;
+
+/// Changes parameters along their gradients.
+pub trait Optimizer<D: Device> {
+    /// Every parameter it changes, in the order of its groups.
+    fn leaves(&self) -> Vec<Arc<Leaf<D>>>;
+
+    /// One step with every gradient multiplied by `gradient_scale` first, for clipping and
+    /// unscaling. A parameter without a gradient keeps its value and its state untouched; a frozen
+    /// one too.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn step_scaled(&mut self, gradient_scale: f64) -> Result<()>;
+
+    /// The learning rate of the next step.
+    fn learning_rate(&self) -> f64;
+
+    /// Sets the learning rate of later steps.
+    ///
+    /// # Errors
+    /// A rate that is negative or not finite.
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()>;
+
+    /// One step.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn step(&mut self) -> Result<()> {
+        self.step_scaled(1.0)
+    }
+
+    /// Forgets every gradient.
+    fn zero_grad(&self) {
+        self.leaves().iter().for_each(|leaf| leaf.clear_grad());
+    }
+}

@@ -1,0 +1,1 @@
+"""What goes into each golden file, one module per file family."""
