@@ -9,8 +9,9 @@
 use sneppx_contract::{Attention, Result, View, Visibility, check};
 
 use crate::CpuBuffer;
-use crate::attention_blocks::{Grid, Heads, HeadsOut, KEYS, Mask, QUERIES, Scratch, fold_rows};
+use crate::attention_blocks::{Grid, Heads, HeadsOut, KEYS, Mask, QUERIES, Scratch};
 use crate::element::{Float, Number, Real, with_float};
+use crate::lanes;
 use crate::math::Math;
 use crate::operands::{Operands, Output};
 use crate::parallel::for_each_block;
@@ -126,19 +127,22 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
         s.max.fill(-T::Acc::INFINITY);
         s.sum.fill(T::Acc::ZERO);
         let few = rows < TILE;
-        let q = self.q.rows([batch, head], first, rows, few, &mut s.q);
+        let q = match few {
+            true => self.q.rows([batch, head], first, rows, &mut s.q),
+            false => self.q.numbers([batch, head], first, rows, &mut s.q),
+        };
         let kv = [batch, self.grid.kv_head(head)];
         for start in (0..self.grid.seen(first + rows - 1)).step_by(KEYS) {
             let keys = KEYS.min(dims.keys - start);
             let stairs = self.grid.stairs(first, start, keys);
             if few {
-                let k = self.k.rows(kv, start, keys, true, &mut s.keys);
+                let k = self.k.rows(kv, start, keys, &mut s.keys);
                 for row in 0..rows {
                     let out = &mut s.scores[row * KEYS..][..stairs.at(row)];
                     dots(q.from_row(row), k, padded(dims.head_size), scale, out);
                 }
             } else {
-                let k = self.k.columns(kv, start, keys, &mut s.keys);
+                let [k, _] = self.k.columns(kv, start, keys, &mut s.v, &mut s.keys);
                 scores(q, k, rows, dims.head_size, scale, stairs, &mut s.scores, KEYS);
             }
             if let Some(mask) = &self.mask {
@@ -146,7 +150,10 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
             }
             let state = (&mut s.max[..], &mut s.sum[..]);
             soften(&mut s.scores, rows, stairs, state, &mut s.out, width);
-            let v = self.v.rows(kv, start, keys, true, &mut s.v);
+            let v = match few {
+                true => self.v.rows(kv, start, keys, &mut s.v),
+                false => self.v.packed(kv, start, keys, &mut s.v),
+            };
             // SAFETY: scratch of this thread, as large as the sizes say.
             let weights = unsafe { Matrix::new(s.scores.as_ptr(), KEYS, 1) };
             add_rows_seen(weights, v, rows, stairs, width, &mut s.out, width);
@@ -181,19 +188,20 @@ vectorized! {
     ) {
         let (max, sum) = state;
         for row in 0..rows {
-            let seen = stairs.at(row);
-            let line = &mut scores[row * KEYS..][..stairs.tile(row)];
-            line[seen..].fill(-A::INFINITY);
-            let larger = |a: A, b: A| if b > a { b } else { a };
-            let top = fold_rows(line, -A::INFINITY, larger, larger);
-            let top = larger(max[row], top);
+            // Whole lines are folded, vectors of what the tile sees exponentiated.
+            let line = &mut scores[row * KEYS..][..KEYS];
+            line[stairs.at(row)..].fill(-A::INFINITY);
+            let top = lanes::max(line);
+            let top = if top > max[row] { top } else { max[row] };
+            let (near, far) = line.split_at_mut(stairs.tile(row));
+            far.fill(A::ZERO);
             if top == -A::INFINITY {
                 // Nothing seen so far: the weights are 0, unless NaN asks to be seen.
-                line.iter_mut().for_each(|x| *x = if *x == -A::INFINITY { A::ZERO } else { *x });
+                near.iter_mut().for_each(|x| *x = if *x == top { A::ZERO } else { *x });
             } else {
-                line.iter_mut().for_each(|x| *x = A::exp::<S>(*x - top));
+                near.iter_mut().for_each(|x| *x = A::exp::<S>(*x - top));
             }
-            let total = fold_rows(line, A::ZERO, |lane, x| lane + x, |a, b| a + b);
+            let total = lanes::sum(line, |x| x);
             if top != max[row] {
                 let factor = A::exp::<S>(max[row] - top);
                 sum[row] *= factor;

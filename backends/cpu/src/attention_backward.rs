@@ -146,9 +146,10 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
             scratch.dk.fill(T::Acc::ZERO);
             scratch.dv.fill(T::Acc::ZERO);
             let s = &mut scratch;
-            let k_columns = self.k.columns([batch, kv_head], start, keys, &mut s.k_columns);
-            let v_columns = self.v.columns([batch, kv_head], start, keys, &mut s.v_columns);
-            let k_rows = self.k.rows([batch, kv_head], start, keys, true, &mut s.k_rows);
+            let kv = [batch, kv_head];
+            let [v_columns, _] = self.v.columns(kv, start, keys, &mut s.q_rows, &mut s.v_columns);
+            let [k_columns, k_rows] =
+                self.k.columns(kv, start, keys, &mut s.k_rows, &mut s.k_columns);
             for (index, head) in heads.clone().enumerate() {
                 for first in (0..dims.queries).step_by(QUERIES) {
                     let rows = QUERIES.min(dims.queries - first);
@@ -214,8 +215,8 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
         let Block { head, first, rows, start, stairs, at } = block;
         let scale = T::Acc::real(self.grid.spec.scale);
         let (k_width, v_width) = (padded(dims.head_size), padded(dims.value_size));
-        let q = self.q.rows(head, first, rows, true, &mut s.q_rows);
-        let dout = self.dout.rows(head, first, rows, true, &mut s.dout_rows);
+        let q = self.q.packed(head, first, rows, &mut s.q_rows);
+        let dout = self.dout.packed(head, first, rows, &mut s.dout_rows);
         scores(q, k_columns, rows, dims.head_size, scale, stairs, &mut s.weights, KEYS);
         if let Some(mask) = &self.mask {
             mask.hide(head, first, start, rows, stairs, &mut s.weights);

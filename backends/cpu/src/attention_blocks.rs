@@ -9,6 +9,7 @@ use sneppx_contract::{Attention, Element};
 use crate::element::{Float, Number, Real, Stored};
 use crate::operands::{Input, Output};
 use crate::products::{Matrix, Stairs, WIDTH, padded};
+use crate::simd::vectorized;
 
 /// Queries of a block.
 pub(crate) const QUERIES: usize = 64;
@@ -53,39 +54,44 @@ impl<A: Number> Scratch<A> {
 pub(crate) struct Heads<'a, T>(pub(crate) Input<'a, T>);
 
 impl<T: Float> Heads<'_, T> {
-    /// `count` positions from `first` on as rows. Vectors of a product read rows without gaps,
-    /// padded with zeros (`vectors`); single numbers are read at any strides.
+    /// `count` positions from `first` on, for a product that takes them one number at a time.
+    pub(crate) fn numbers(
+        &self,
+        head: [usize; 2],
+        first: usize,
+        count: usize,
+        scratch: &mut Scratch<T::Acc>,
+    ) -> Matrix<T::Acc> {
+        let (from, row, column) = self.locate(head, first);
+        if T::NATIVE {
+            // SAFETY: a native type is its own type of arithmetic; the positions exist, and the
+            // outputs are disjoint from the inputs.
+            return unsafe { Matrix::new(from.cast(), row, column) };
+        }
+        self.packed(head, first, count, scratch)
+    }
+
+    /// `count` positions from `first` on as padded rows, to be read once.
     pub(crate) fn rows(
         &self,
         head: [usize; 2],
         first: usize,
         count: usize,
-        vectors: bool,
         scratch: &mut Scratch<T::Acc>,
     ) -> Matrix<T::Acc> {
         let (from, row, column) = self.locate(head, first);
-        let columns = self.0.layout().shape()[3];
-        let direct = !vectors || ((column == 1 || columns == 1) && columns % WIDTH == 0);
-        if T::NATIVE && direct {
-            // SAFETY: a native type is its own type of arithmetic; the positions exist, and the
-            // outputs are disjoint from the inputs.
-            return unsafe { Matrix::new(from.cast(), row, column) };
+        if T::NATIVE && column == 1 && self.0.layout().shape()[3] % WIDTH == 0 {
+            // SAFETY: as in `numbers`; the rows have no gaps and need no padding.
+            return unsafe { Matrix::new(from.cast(), row, 1) };
         }
-        let pitch = padded(columns);
-        let to = scratch.take(count * pitch);
-        for (position, to) in to.chunks_exact_mut(pitch.max(1)).enumerate() {
-            for (index, to) in to[..columns].iter_mut().enumerate() {
-                // SAFETY: the element exists.
-                *to = unsafe { from.add(position * row + index * column).read() }.widen();
-            }
-            to[columns..].fill(T::Acc::ZERO);
-        }
-        // SAFETY: scratch that lives and stays as it is until the next call.
-        unsafe { Matrix::new(to.as_ptr(), pitch, 1) }
+        self.packed(head, first, count, scratch)
     }
 
-    /// `count` positions from `first` on as columns, padded with zeros.
-    pub(crate) fn columns(
+    /// `count` positions from `first` on as padded rows one after the other, to be read often.
+    ///
+    /// Rows of a fused projection lie kilobytes apart, at distances that share a few sets of the
+    /// first cache; together they stay in it.
+    pub(crate) fn packed(
         &self,
         head: [usize; 2],
         first: usize,
@@ -93,18 +99,46 @@ impl<T: Float> Heads<'_, T> {
         scratch: &mut Scratch<T::Acc>,
     ) -> Matrix<T::Acc> {
         let (from, row, column) = self.locate(head, first);
-        let pitch = padded(count);
-        let size = self.0.layout().shape()[3];
-        let to = scratch.take(size * pitch);
-        for (index, to) in to.chunks_exact_mut(pitch.max(1)).enumerate() {
-            for (position, to) in to[..count].iter_mut().enumerate() {
-                // SAFETY: the element exists.
-                *to = unsafe { from.add(position * row + index * column).read() }.widen();
+        let columns = self.0.layout().shape()[3];
+        let pitch = padded(columns);
+        let to = scratch.take(count * pitch);
+        for (position, to) in to.chunks_exact_mut(pitch.max(1)).enumerate() {
+            let (to, rest) = to.split_at_mut(columns);
+            rest.fill(T::Acc::ZERO);
+            // SAFETY: the position exists.
+            let from = unsafe { from.add(position * row) };
+            if column == 1 {
+                // SAFETY: the elements of the position follow one another.
+                T::load(unsafe { std::slice::from_raw_parts(from, columns) }, to);
+                continue;
             }
-            to[count..].fill(T::Acc::ZERO);
+            for (index, to) in to.iter_mut().enumerate() {
+                // SAFETY: the element exists.
+                *to = unsafe { from.add(index * column).read() }.widen();
+            }
         }
         // SAFETY: scratch that lives and stays as it is until the next call.
         unsafe { Matrix::new(to.as_ptr(), pitch, 1) }
+    }
+
+    /// `count` positions from `first` on as columns, padded with zeros, and as the packed rows that
+    /// they are made from.
+    pub(crate) fn columns(
+        &self,
+        head: [usize; 2],
+        first: usize,
+        count: usize,
+        rows: &mut Scratch<T::Acc>,
+        scratch: &mut Scratch<T::Acc>,
+    ) -> [Matrix<T::Acc>; 2] {
+        self.packed(head, first, count, rows);
+        let size = padded(self.0.layout().shape()[3]);
+        let pitch = padded(count);
+        rows.take(pitch * size)[count * size..].fill(T::Acc::ZERO);
+        let (rows, to) = (rows.take(pitch * size), scratch.take(size * pitch));
+        transpose(rows, size, to);
+        // SAFETY: as in `packed`.
+        unsafe { [Matrix::new(to.as_ptr(), pitch, 1), Matrix::new(rows.as_ptr(), size, 1)] }
     }
 
     /// One position without padding.
@@ -185,26 +219,46 @@ impl Mask<'_> {
     }
 }
 
-/// Folds a run of whole vectors lane by lane, then the lanes in ascending order.
+vectorized! {
+    /// Rows of `columns` elements to columns; both sizes are multiples of [`WIDTH`].
+    fn transpose[S, A: Real](from: &[A], columns: usize, to: &mut [A]) {
+        let rows = from.len() / columns.max(1);
+        for row in (0..rows).step_by(WIDTH) {
+            for column in (0..columns).step_by(WIDTH) {
+                let mut square = [[A::ZERO; WIDTH]; WIDTH];
+                for (at, line) in square.iter_mut().enumerate() {
+                    let start = (row + at) * columns + column;
+                    line.copy_from_slice(&from[start..start + WIDTH]);
+                }
+                exchange::<A, 8>(&mut square);
+                exchange::<A, 4>(&mut square);
+                exchange::<A, 2>(&mut square);
+                exchange::<A, 1>(&mut square);
+                for (at, line) in square.iter().enumerate() {
+                    let start = (column + at) * rows + row;
+                    to[start..start + WIDTH].copy_from_slice(line);
+                }
+            }
+        }
+    }
+}
+
+/// Exchanges the off-diagonal squares of `STEP` rows and columns in each square of twice that size:
+/// four such steps transpose sixteen rows, and each is a shuffle of two registers.
 #[inline(always)]
-pub(crate) fn fold_rows<A: Element>(
-    run: &[A],
-    start: A,
-    lane: impl Fn(A, A) -> A,
-    join: impl Fn(A, A) -> A,
-) -> A {
-    let mut lanes = [start; WIDTH];
-    for chunk in run.chunks_exact(WIDTH) {
-        for at in 0..WIDTH {
-            lanes[at] = lane(lanes[at], chunk[at]);
+fn exchange<A: Real, const STEP: usize>(square: &mut [[A; WIDTH]; WIDTH]) {
+    for upper in 0..WIDTH {
+        if upper & STEP != 0 {
+            continue;
+        }
+        let lower = upper + STEP;
+        let (above, below) = (square[upper], square[lower]);
+        for lane in 0..WIDTH {
+            if lane & STEP == 0 {
+                square[lower][lane] = above[lane + STEP];
+            } else {
+                square[upper][lane] = below[lane - STEP];
+            }
         }
     }
-    let mut half = WIDTH / 2;
-    while half > 0 {
-        for at in 0..half {
-            lanes[at] = join(lanes[at], lanes[at + half]);
-        }
-        half /= 2;
-    }
-    lanes[0]
 }

@@ -39,16 +39,7 @@ pub(crate) fn sums<T: Real, const M: usize, const N: usize>(
             lanes[at][index - whole] += values[at];
         }
     }
-    lanes.map(|mut lanes| {
-        let mut half = LANES / 2;
-        while half > 0 {
-            for lane in 0..half {
-                lanes[lane] = lanes[lane] + lanes[lane + half];
-            }
-            half /= 2;
-        }
-        lanes[0]
-    })
+    lanes.map(|lanes| join(lanes, |a, b| a + b))
 }
 
 /// The largest number of a run; `-inf` if there is none. NaN is passed over: whoever subtracts the
@@ -67,7 +58,20 @@ pub(crate) fn max<T: Real>(values: &[T]) -> T {
     for (lane, &value) in lanes.iter_mut().zip(rest) {
         *lane = larger(*lane, value);
     }
-    lanes.into_iter().fold(-T::INFINITY, larger)
+    join(lanes, larger)
+}
+
+/// Joins the lanes as a tree: the upper half to the lower, until one is left.
+#[inline(always)]
+fn join<T: Real>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = join(lanes[lane], lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 #[cfg(test)]
