@@ -1,10 +1,14 @@
 //! The contract's kernel families on the CPU: one line each, the work is in the family's file.
 
 use sneppx_contract::{
-    BinaryOp, CompareOp, Distribution, Kernels, RandomKey, ReduceKind, Result, Store, UnaryOp, View,
+    Activation, AdamWStep, Attention, BinaryOp, CompareOp, CrossEntropy, Distribution, Kernels,
+    Norm, NormOperands, RandomKey, ReduceKind, Result, Rotation, SgdStep, Store, UnaryOp, View,
 };
 
-use crate::{Cpu, CpuBuffer, copy, elementwise, index, matmul, random, reduce, unary};
+use crate::{
+    Cpu, CpuBuffer, attention, attention_backward, bias_activation, copy, dropout, elementwise,
+    index, loss, matmul, norm, optim, random, reduce, rotary, softmax, sums, unary,
+};
 
 type V<'a> = View<'a, CpuBuffer>;
 
@@ -71,5 +75,202 @@ impl Kernels for Cpu {
         self.run(|| random::random(distribution, key, offset, out))
     }
 
-    // Fused families: each override goes here, next to the others of its file.
+    // ---- fused families ------------------------------------------------------------------------
+
+    fn dropout(
+        &self,
+        probability: f64,
+        key: RandomKey,
+        offset: u64,
+        x: V<'_>,
+        out: V<'_>,
+    ) -> Result<()> {
+        self.run(|| dropout::dropout(probability, key, offset, x, out))
+    }
+
+    fn softmax(&self, x: V<'_>, out: V<'_>) -> Result<()> {
+        self.run(|| softmax::softmax(x, out))
+    }
+
+    fn softmax_backward(&self, y: V<'_>, dy: V<'_>, dx: V<'_>) -> Result<()> {
+        self.run(|| softmax::softmax_backward(y, dy, dx))
+    }
+
+    fn normalize(
+        &self,
+        norm: Norm,
+        operands: NormOperands<'_, CpuBuffer>,
+        sum: Option<V<'_>>,
+        statistics: V<'_>,
+        out: V<'_>,
+    ) -> Result<()> {
+        self.run(|| norm::normalize(norm, operands, sum, statistics, out))
+    }
+
+    fn normalize_backward(
+        &self,
+        norm: Norm,
+        sum: V<'_>,
+        weight: Option<V<'_>>,
+        statistics: V<'_>,
+        dy: V<'_>,
+        dsum: Option<V<'_>>,
+        dx: V<'_>,
+        dweight: Option<(V<'_>, Store)>,
+        dbias: Option<(V<'_>, Store)>,
+    ) -> Result<()> {
+        self.run(|| {
+            norm::normalize_backward(
+                self, norm, sum, weight, statistics, dy, dsum, dx, dweight, dbias,
+            )
+        })
+    }
+
+    fn bias_activation(
+        &self,
+        activation: Option<Activation>,
+        x: V<'_>,
+        bias: Option<V<'_>>,
+        out: V<'_>,
+    ) -> Result<()> {
+        self.run(|| bias_activation::bias_activation(activation, x, bias, out))
+    }
+
+    fn bias_activation_backward(
+        &self,
+        activation: Option<Activation>,
+        x: V<'_>,
+        bias: Option<V<'_>>,
+        dy: V<'_>,
+        dx: V<'_>,
+        dbias: Option<(V<'_>, Store)>,
+    ) -> Result<()> {
+        self.run(|| {
+            bias_activation::bias_activation_backward(self, activation, x, bias, dy, dx, dbias)
+        })
+    }
+
+    fn gated_activation(
+        &self,
+        activation: Activation,
+        gate: V<'_>,
+        up: V<'_>,
+        out: V<'_>,
+    ) -> Result<()> {
+        self.run(|| bias_activation::gated_activation(activation, gate, up, out))
+    }
+
+    fn gated_activation_backward(
+        &self,
+        activation: Activation,
+        gate: V<'_>,
+        up: V<'_>,
+        dy: V<'_>,
+        dgate: V<'_>,
+        dup: V<'_>,
+    ) -> Result<()> {
+        self.run(|| {
+            bias_activation::gated_activation_backward(activation, gate, up, dy, dgate, dup)
+        })
+    }
+
+    fn rotary(
+        &self,
+        rotation: Rotation,
+        x: V<'_>,
+        cos: V<'_>,
+        sin: V<'_>,
+        out: V<'_>,
+    ) -> Result<()> {
+        self.run(|| rotary::rotary(rotation, x, cos, sin, out))
+    }
+
+    fn cross_entropy(
+        &self,
+        spec: CrossEntropy,
+        logits: V<'_>,
+        targets: V<'_>,
+        losses: V<'_>,
+        log_sum_exp: V<'_>,
+    ) -> Result<()> {
+        self.run(|| loss::cross_entropy(spec, logits, targets, losses, log_sum_exp))
+    }
+
+    fn cross_entropy_backward(
+        &self,
+        spec: CrossEntropy,
+        logits: V<'_>,
+        targets: V<'_>,
+        log_sum_exp: V<'_>,
+        dlosses: V<'_>,
+        dlogits: V<'_>,
+    ) -> Result<()> {
+        self.run(|| {
+            loss::cross_entropy_backward(spec, logits, targets, log_sum_exp, dlosses, dlogits)
+        })
+    }
+
+    fn attention(
+        &self,
+        spec: Attention,
+        q: V<'_>,
+        k: V<'_>,
+        v: V<'_>,
+        mask: Option<V<'_>>,
+        out: V<'_>,
+        log_sum_exp: V<'_>,
+    ) -> Result<()> {
+        self.run(|| attention::attention(spec, q, k, v, mask, out, log_sum_exp))
+    }
+
+    fn attention_backward(
+        &self,
+        spec: Attention,
+        q: V<'_>,
+        k: V<'_>,
+        v: V<'_>,
+        mask: Option<V<'_>>,
+        out: V<'_>,
+        log_sum_exp: V<'_>,
+        dout: V<'_>,
+        dq: V<'_>,
+        dk: V<'_>,
+        dv: V<'_>,
+    ) -> Result<()> {
+        let inputs = attention::Forward { q, k, v, mask, out, log_sum_exp };
+        self.run(|| attention_backward::attention_backward(spec, inputs, dout, dq, dk, dv))
+    }
+
+    fn adamw_step(
+        &self,
+        step: AdamWStep,
+        param: V<'_>,
+        grad: V<'_>,
+        m: V<'_>,
+        v: V<'_>,
+    ) -> Result<()> {
+        self.run(|| optim::adamw_step(step, param, grad, m, v))
+    }
+
+    fn sgd_step(
+        &self,
+        step: SgdStep,
+        param: V<'_>,
+        grad: V<'_>,
+        momentum: Option<V<'_>>,
+    ) -> Result<()> {
+        self.run(|| optim::sgd_step(step, param, grad, momentum))
+    }
+
+    fn sums_of_squares(&self, x: V<'_>, out: V<'_>) -> Result<()> {
+        self.run(|| sums::sums_of_squares(x, out))
+    }
+
+    fn all_finite(&self, x: V<'_>, out: V<'_>) -> Result<()> {
+        self.run(|| sums::all_finite(x, out))
+    }
+
+    fn tree_sum(&self, nodes: &[V<'_>], out: V<'_>) -> Result<()> {
+        self.run(|| sums::tree_sum(nodes, out))
+    }
 }

@@ -24,24 +24,39 @@
 //! `simd` (how loops run), `element` and `math` (what they compute on), then one file per family.
 
 mod activation;
+mod attention;
+mod attention_backward;
+mod attention_blocks;
+mod bias_activation;
 mod blocks;
 mod buffer;
+mod column_sums;
 mod copy;
 mod device;
+mod dropout;
 mod element;
 mod elementwise;
 mod index;
 mod kernels;
+mod lanes;
+mod loss;
 mod map;
 mod math;
 mod matmul;
+mod norm;
 mod operands;
+mod optim;
 mod parallel;
 mod pool;
+mod products;
 mod random;
 mod reduce;
+mod rotary;
+mod rows;
 mod shared;
 mod simd;
+mod softmax;
+mod sums;
 mod unary;
 
 pub use buffer::{CpuBuffer, ReadGuard, WriteGuard};
