@@ -17,6 +17,10 @@ use crate::simd::vectorized;
 
 type V<'a> = View<'a, CpuBuffer>;
 
+/// Beyond this size of `log_sum_exp` its last bit, a relative error of every probability, is larger
+/// than what the exponential errs by; the row's probabilities are then divided by their sum.
+const LARGE: f64 = 32.0;
+
 /// Columns that are worked on at once where scratch memory is needed.
 const PART: usize = 4096;
 
@@ -144,6 +148,13 @@ fn backward<T: Float<Acc: Math>>(
     for_each_block(targets.len(), rows_per_task(columns), cost, |task| {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         for row in task {
+            let mut scale = T::Acc::real(1.0);
+            let large = log_sum_exp[row] > real(LARGE) || log_sum_exp[row] < real(-LARGE);
+            if targets[row].is_some() && large {
+                // SAFETY: tasks have rows of their own, and this one is not written yet.
+                let x = unsafe { logits.read(row, 0..columns, &mut from) };
+                scale = scale / sum_below(x, log_sum_exp[row]);
+            }
             for start in (0..columns).step_by(PART) {
                 let part = start..columns.min(start + PART);
                 // SAFETY: tasks have rows of their own, each part read before it is written.
@@ -154,7 +165,7 @@ fn backward<T: Float<Acc: Math>>(
                     };
                     let x = logits.read(row, part.clone(), &mut from);
                     dlogits.write(row, part.clone(), &mut to, |out| {
-                        derive_part(x, log_sum_exp[row], dlosses[row], uniform, out);
+                        derive_part(x, log_sum_exp[row], scale, dlosses[row], uniform, out);
                         if part.contains(&target) {
                             out[target - start] -= certain * dlosses[row];
                         }
@@ -178,10 +189,22 @@ vectorized! {
         lanes::sum(x, |x| max - x) / T::real(x.len() as f64)
     }
 
-    /// `out = d * (exp(x - log_sum_exp) - uniform)`
-    fn derive_part[S, T: Math](x: &[T], log_sum_exp: T, d: T, uniform: T, out: &mut [T]) {
+    /// The sum of `exp(x - log_sum_exp)`: 1 but for the rounding of `log_sum_exp`.
+    fn sum_below[S, T: Math](x: &[T], log_sum_exp: T) -> T {
+        lanes::sum(x, |x| T::exp::<S>(x - log_sum_exp))
+    }
+
+    /// `out = d * (scale * exp(x - log_sum_exp) - uniform)`
+    fn derive_part[S, T: Math](
+        x: &[T],
+        log_sum_exp: T,
+        scale: T,
+        d: T,
+        uniform: T,
+        out: &mut [T],
+    ) {
         for (out, &x) in out.iter_mut().zip(x) {
-            *out = d * (T::exp::<S>(x - log_sum_exp) - uniform);
+            *out = d * (scale * T::exp::<S>(x - log_sum_exp) - uniform);
         }
     }
 }
