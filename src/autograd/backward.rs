@@ -1,9 +1,9 @@
 //! The reverse walk.
 //!
-//! First the reachable graph is discovered, so that a leaf's gradient is known to be complete at its
-//! last contribution and not only at the end of the walk. Then nodes are taken in descending order
-//! of creation: every user of a value comes before the value itself. Both passes are loops; a graph
-//! may be as deep as memory allows.
+//! First the reachable graph is discovered, so that a leaf's gradient is known to be complete at
+//! its last contribution and not only at the end of the walk. Then nodes are taken in descending
+//! order of creation: every user of a value comes before the value itself. Both passes are loops; a
+//! graph may be as deep as memory allows.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
