@@ -93,8 +93,8 @@ pub fn close_values(what: &str, got: &[f64], want: &[f64], tolerance: f64) {
         let error = (got - want).abs();
         assert!(
             error <= tolerance * largest,
-            "{what}: element {element} is {got}, want {want}: off by {error:e} where {:e} is allowed",
-            tolerance * largest
+            "{what}: element {element} is {got}, want {want}: off by {:e} of the largest value",
+            error / largest
         );
     }
 }

@@ -68,9 +68,9 @@ fn twenty_steps_agree(dtype: DType, run: &str, tolerance: f64) -> Result<()> {
 
 /// First row and number of rows of those parts of a parameter that follow from the data.
 ///
-/// The bias of the keys adds one number to all scores of a query, which softmax takes out again: its
-/// gradient is 0 but for rounding. Adam divides by the size of the gradient and so makes steps of
-/// that rounding, which nobody repeats in `f32`; in `f64` epsilon is far above it.
+/// The bias of the keys adds one number to all scores of a query, which softmax takes out again:
+/// its gradient is 0 but for rounding. Adam divides by the size of the gradient and so makes steps
+/// of that rounding, which nobody repeats in `f32`; in `f64` epsilon is far above it.
 fn determined(path: &str, dtype: DType, rows: usize) -> Vec<(usize, usize)> {
     if dtype == DType::F32 && path.ends_with("attention.qkv.bias") {
         let third = rows / 3;
