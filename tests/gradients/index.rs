@@ -68,12 +68,12 @@ fn an_index_outside_is_named_with_its_place() -> Result<()> {
     Ok(())
 }
 
-/// The gradient of the source comes as a transposed tensor, to which another operation then adds.
+/// The gradient of the source comes as a transposed tensor, to which operations that want rows add.
 #[test]
 fn a_transposed_gradient_can_be_added_to() {
-    check("index_add", &[&[3, 3], &[3, 4], &[2, 3, 4]], |x| {
-        let early = x[1].add(&x[2])?.sum(&[0, 2])?.unsqueeze(1)?;
-        let late = x[0].index_add(1, &indices(&[2, 0, 2, 1], &x[0])?, &x[1])?;
-        early.mul(&late)
+    check("index_add", &[&[2, 3, 4], &[2, 2, 4], &[4, 4]], |x| {
+        let early = x[1].linear(&x[2], None)?.layer_norm(None, None, 1e-3)?.add(&x[1])?;
+        let late = x[0].index_add(1, &indices(&[2, 0], &x[0])?, &x[1])?;
+        early.sum(&[1])?.unsqueeze(1)?.mul(&late)
     });
 }
