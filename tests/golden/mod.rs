@@ -1,5 +1,7 @@
 //! Reads the golden values that lie beside this file; README.md says what their names mean.
 
+#![allow(dead_code, reason = "each test that declares this module uses a part of it")]
+
 use std::path::PathBuf;
 
 use safetensors::tensor::{Dtype, SafeTensors};
