@@ -5,12 +5,15 @@
 //!
 //! Read in this order: [`dtype`] and [`layout`] (the words), [`device`] (memory and order of
 //! work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
-//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness).
+//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
+//! `conformance`, a module of that name holds the contract as tests for any backend.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod comm;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod device;
 pub mod dtype;
 pub mod error;
