@@ -1,4 +1,4 @@
-//! Optimizers, clipping and schedules: values of PyTorch, and the mistakes that other projects made.
+//! Optimizers, clipping and schedules: values of PyTorch, and mistakes that other projects made.
 
 #[path = "../golden/mod.rs"]
 mod golden;
