@@ -1,8 +1,9 @@
 //! The contract as tests: one generic function per promise, named as a sentence.
 //!
 //! A backend keeps the contract if every function returns `Ok`; a broken promise panics with what
-//! was computed and what was wanted. Fused kernels are checked twice, as the device's methods and as
-//! the compositions of its [`composed::Composed`] twin.
+//! was computed and what was wanted. Values are held against [`oracle`], plain `f64` loops that
+//! know no backend, within the one table of [`tolerance`]. Fused kernels are checked twice, as the
+//! device's methods and as the compositions of its [`composed::Composed`] twin.
 //!
 //! # For backends
 //! `tests/conformance.rs` is one line for the device and one for a communicator:
@@ -21,9 +22,15 @@
 use crate::{Blame, Device, Result};
 
 pub mod composed;
+pub mod oracle;
+pub mod placed;
+pub mod refusal;
+pub mod tolerance;
 
 pub mod bug_cases;
 pub mod communicator;
+pub mod elementwise;
+pub mod memory;
 
 /// One promise of the contract.
 #[derive(Debug)]
@@ -47,6 +54,26 @@ macro_rules! for_each_device_promise {
     ($then:ident $(, $argument:expr)*) => {
         $crate::$then! {
             [$($argument),*]
+            memory {
+                an_upload_comes_back
+                empty_buffers_are_buffers
+                fresh_memory_can_be_read
+                a_write_changes_its_own_elements
+                ranges_outside_a_buffer_are_refused
+                a_write_of_another_dtype_is_refused
+                clones_name_the_same_memory
+                clones_of_a_device_share_buffers
+                work_is_ordered
+                live_and_peak_bytes_are_counted
+                repeated_steps_allocate_nothing_from_the_system
+                too_much_memory_is_an_error
+                work_inside_enter_is_the_same
+                a_device_has_a_name
+                views_beyond_their_buffer_are_refused
+            }
+            elementwise {
+                fill_rounds_to_the_dtype
+            }
             bug_cases {
                 ce_01_ignored_rows_have_neither_loss_nor_gradient
                 ce_02_a_batch_without_labels_has_no_gradient
