@@ -6,9 +6,9 @@
 //! flight. Every wait has the group's deadline.
 //!
 //! # For implementers
-//! Check arguments with [`check::root`](crate::check::root), [`check::chunks`](crate::check::chunks)
-//! and [`check::reducible`](crate::check::reducible) before anything is sent: a refused call sends
-//! nothing, and the next one works.
+//! Check arguments with [`check::root`](crate::check::root),
+//! [`check::chunks`](crate::check::chunks) and [`check::reducible`](crate::check::reducible) before
+//! anything is sent: a refused call sends nothing, and the next one works.
 //!
 //! Vendors' own orders of addition are allowed in `all_reduce` and `reduce_scatter`, but all ranks
 //! must get equal bits, and equal inputs must give equal bits in every run. 16-bit floats are
@@ -78,7 +78,8 @@ pub trait Communicator: Clone + Debug + Send + Sync + 'static {
     /// Returns when every rank has called it.
     fn barrier(&self) -> Result<()>;
 
-    /// Ends every rank of the group with `why`. Where ranks share a process, their calls in progress
-    /// and later ones return an error that holds it, also on communicators split from this one.
+    /// Ends every rank of the group with `why`. Where ranks share a process, their calls in
+    /// progress and later ones return an error that holds it, also on communicators split from this
+    /// one.
     fn abort(&self, why: &Error);
 }

@@ -3,8 +3,8 @@
 //! A backend author needs this crate and no other. It holds what a device, a communicator and the
 //! framework above them must agree on, and nothing that one of them could own alone.
 //!
-//! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and order
-//! of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
+//! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and the
+//! order of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
 //! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
 //! `conformance`, a module of that name holds the contract as tests for any backend.
 

@@ -1,7 +1,7 @@
 //! Layout arithmetic against a list that says for each element where it lies.
 
 use proptest::prelude::*;
-use sneppx_contract::{Error, Layout, MAX_NDIM, Result, Shape};
+use sneppx_contract::{DType, Error, Layout, MAX_NDIM, Result, Shape};
 
 /// A tensor as everybody understands it: sizes, and the place of each element in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -343,20 +343,16 @@ fn size_01_more_than_two_to_the_31_elements_are_counted_and_placed() -> Result<(
     assert_eq!(flat.position(count - 1), 2_147_483_652);
 
     // Four shards of equal length: 536870914 each, padded by 3.
-    let padded = flat_shards(count, 4)?;
+    let padded = Layout::contiguous(Shape::new(&[4, count.div_ceil(4)])?);
     assert_eq!(*padded.shape(), [4, 536_870_914]);
     assert_eq!(padded.numel(), 2_147_483_656);
     assert_eq!(padded.numel() - count, 3);
     assert_eq!(padded.select(0, 3)?.offset(), 1_610_612_742);
-    assert_eq!(padded.numel() * sneppx_contract::DType::F32.size(), 8_589_934_624);
+    assert_eq!(padded.numel() * DType::F32.size(), 8_589_934_624);
 
     let tall = Layout::contiguous(Shape::new(&[50_000, 2_000, 6])?);
-    assert_eq!(tall.numel() * sneppx_contract::DType::F32.size(), 2_400_000_000);
+    assert_eq!(tall.numel() * DType::F32.size(), 2_400_000_000);
     Ok(())
-}
-
-fn flat_shards(count: usize, shards: usize) -> Result<Layout> {
-    Ok(Layout::contiguous(Shape::new(&[shards, count.div_ceil(shards)])?))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{gathered, holds, part, upload};
-use crate::{Communicator, DType, ReduceOp, Result};
+use crate::{Communicator, DType, Error, ReduceOp, Result, Work};
 
 /// A promise; see its name.
 pub fn ranks_are_numbered_in_order<C: Communicator>(device: &C::Device, world: &C) -> Result<()> {
@@ -123,4 +123,39 @@ pub fn a_split_may_leave_each_rank_alone<C: Communicator>(
     holds::<C>("sum", device, &sum, DType::F32, &own)?;
     alone.barrier()?;
     ranks_are_numbered_in_order(device, world)
+}
+
+/// A promise for communicators whose ranks share a process, and therefore not in the table: once a
+/// group is ended, every call on it, its clones and its parts returns the first reason.
+///
+/// # Panics
+/// The group goes on, or hides why it was ended.
+pub fn an_ended_group_refuses_every_call<C: Communicator>(
+    device: &C::Device,
+    world: &C,
+) -> Result<()> {
+    let (copy, part) = (world.clone(), world.split(1, world.rank())?);
+    if world.rank() == 0 {
+        world.abort(&Error::Internal("the loss of rank 0 is NaN".into()));
+        world.abort(&Error::Internal("a later reason".into()));
+    }
+    // The other ranks learn of the end here.
+    assert!(world.barrier().is_err(), "a barrier of an ended group");
+    for group in [world, &copy, &part] {
+        let buffer = || upload::<C>(device, DType::F32, &vec![1.0; world.size()]);
+        let calls = [
+            group.barrier().err(),
+            group.split(0, 0).err(),
+            group.broadcast(buffer()?, 0).and_then(Work::wait).err(),
+            group.all_gather(buffer()?).and_then(Work::wait).err(),
+            group.all_to_all(buffer()?).and_then(Work::wait).err(),
+            group.all_reduce(buffer()?, ReduceOp::Sum).and_then(Work::wait).err(),
+            group.reduce_scatter(buffer()?, ReduceOp::Sum).and_then(Work::wait).err(),
+        ];
+        for (number, error) in calls.into_iter().enumerate() {
+            let text = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(text.contains("the loss of rank 0 is NaN"), "call {number}: {text:?}");
+        }
+    }
+    Ok(())
 }
