@@ -4,8 +4,8 @@
 //! framework above them must agree on, and nothing that one of them could own alone.
 //!
 //! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and the
-//! order of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
-//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
+//! order of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`]
+//! (its compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
 //! `conformance`, a module of that name holds the contract as tests for any backend.
 
 #![forbid(unsafe_code)]
