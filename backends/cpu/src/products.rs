@@ -104,7 +104,8 @@ vectorized! {
         }
     }
 
-    /// `out[i, j] += sum over k of a[i, k] * b[k, j]`, `k` running over what row `i` sees.
+    /// `out[i, j] += sum over k of a[i, k] * b[k, j]`, `k` running over what row `i` sees; `=` where
+    /// nothing is to be added to.
     ///
     /// `a` is `rows x padded(limit)`, 0 where nothing is seen, `b` is `limit x columns`; rows of
     /// `out` have `pitch >= columns` elements, and `columns` is a multiple of [`WIDTH`].
@@ -114,18 +115,21 @@ vectorized! {
         rows: usize,
         stairs: Stairs,
         columns: usize,
+        add: bool,
         out: &mut [A],
         pitch: usize,
     ) {
+        let scale = if add { None } else { Some(A::ONE) };
         for row in (0..rows).step_by(TILE) {
             let seen = stairs.at((row + TILE).min(rows) - 1);
             let out = &mut out[row * pitch..];
             // SAFETY: the promise of `Matrix::new`.
-            unsafe { row_tile::<S, A>(a, row..rows, b, 0..seen, columns, out, pitch, None) };
+            unsafe { row_tile::<S, A>(a, row..rows, b, 0..seen, columns, out, pitch, scale) };
         }
     }
 
-    /// `out[j, c] += sum over i of a[i, j] * b[i, c]`, `i` running over the rows that see `j`.
+    /// `out[j, c] += sum over i of a[i, j] * b[i, c]`, `i` running over the rows that see `j`; `=`
+    /// where nothing is to be added to.
     ///
     /// `a` is `rows x limit`, 0 where nothing is seen, `b` is `rows x columns`; rows of `out` have
     /// `pitch >= columns` elements, and `columns` is a multiple of [`WIDTH`].
@@ -135,16 +139,18 @@ vectorized! {
         rows: usize,
         stairs: Stairs,
         columns: usize,
+        add: bool,
         out: &mut [A],
         pitch: usize,
     ) {
+        let scale = if add { None } else { Some(A::ONE) };
         let a = a.transposed();
         for row in (0..stairs.limit).step_by(TILE) {
             let inner = stairs.first(row).min(rows)..rows;
             let out = &mut out[row * pitch..];
             // SAFETY: the promise of `Matrix::new`.
             unsafe {
-                row_tile::<S, A>(a, row..stairs.limit, b, inner, columns, out, pitch, None);
+                row_tile::<S, A>(a, row..stairs.limit, b, inner, columns, out, pitch, scale);
             }
         }
     }
