@@ -1,14 +1,15 @@
 //! The reverse walk.
 //!
-//! First the reachable graph is counted, so that a leaf's gradient is known to be complete at its
-//! last contribution and not only at the end of the walk. Then nodes are taken in descending order
-//! of creation: every user of a value comes before the value itself. Both passes are loops; a graph
-//! may be as deep as memory allows.
+//! First the reachable graph is discovered, so that a leaf's gradient is known to be complete at
+//! its last contribution and not only at the end of the walk. Then nodes are taken in descending
+//! order of creation: every user of a value comes before the value itself. Both passes are loops; a
+//! graph may be as deep as memory allows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use sneppx_contract::{Device, Error, Result, Store, ViewOf};
+use sneppx_contract::{BinaryOp, Device, Error, Result, Store, ViewOf};
 
 use super::sink::{GradSink, LeafGrads};
 use crate::tensor::{Accumulate, Gradient, Leaf, LeafId, Node, Recording, Tensor};
@@ -73,35 +74,42 @@ impl<D: Device> Tensor<D> {
 struct Walk<'s, D: Device> {
     device: D,
     sink: &'s mut dyn GradSink<D>,
-    /// Gradients of nodes not yet visited, by number.
-    open: BTreeMap<u64, (Arc<Node<D>>, Gradient<D>)>,
+    /// Nodes not yet visited, by number, each with what has been collected of its gradient.
+    open: BTreeMap<u64, Open<D>>,
     /// Contributions a leaf still waits for.
     awaited: HashMap<LeafId, usize>,
 }
 
+/// A node that the walk has yet to visit.
+struct Open<D: Device> {
+    node: Arc<Node<D>>,
+    grad: Option<Gradient<D>>,
+}
+
 fn walk<D: Device>(root: &Arc<Node<D>>, grad: Tensor<D>, sink: &mut dyn GradSink<D>) -> Result<()> {
-    let mut walk = Walk {
-        device: grad.device().clone(),
-        sink,
-        open: BTreeMap::new(),
-        awaited: count_contributions(root),
-    };
+    let device = grad.device().clone();
+    let mut walk = Walk { device, sink, open: BTreeMap::new(), awaited: HashMap::new() };
+    walk.discover(root);
     walk.collect(root, Gradient::new(grad, false))?;
     if let Some(leaf) = root.as_leaf() {
-        return walk.settle(&leaf.clone());
+        return walk.settle(leaf);
     }
-    while let Some((_, (node, grad))) = walk.open.pop_last() {
-        let Some(rule) = node.take_rule() else {
-            return Err(Error::invalid(
-                "backward",
-                "graph",
-                "this graph was walked before; run the forward pass again",
-            ));
-        };
-        let name = rule.name();
-        let mut inputs = Inputs { walk: &mut walk, nodes: node.inputs() };
-        rule.backward(grad, &mut inputs)
-            .map_err(|error| error.at(format!("gradient of {name}")))?;
+    while let Some((_, Open { node, grad })) = walk.open.pop_last() {
+        let rule = node.take_rule();
+        // Without a gradient no rule above gave one: the leaves below wait for nothing from here.
+        if let Some(grad) = grad {
+            let Some(rule) = rule else {
+                return Err(Error::invalid(
+                    "backward",
+                    "graph",
+                    "this graph was walked before; run the forward pass again",
+                ));
+            };
+            let name = rule.name();
+            let mut inputs = Inputs { walk: &mut walk, nodes: node.inputs() };
+            rule.backward(grad, &mut inputs)
+                .map_err(|error| error.at(format!("gradient of {name}")))?;
+        }
         for leaf in node.inputs().iter().flatten().filter_map(|node| node.as_leaf()) {
             walk.settle(leaf)?;
         }
@@ -109,27 +117,35 @@ fn walk<D: Device>(root: &Arc<Node<D>>, grad: Tensor<D>, sink: &mut dyn GradSink
     Ok(())
 }
 
-/// How many contributions each reachable leaf will get.
-fn count_contributions<D: Device>(root: &Arc<Node<D>>) -> HashMap<LeafId, usize> {
-    let mut awaited = HashMap::new();
-    let mut seen = HashSet::new();
-    let mut queue = vec![root.clone()];
-    if let Some(leaf) = root.as_leaf() {
-        awaited.insert(leaf.id(), 1);
-    }
-    while let Some(node) = queue.pop() {
-        for input in node.inputs().iter().flatten() {
-            match input.as_leaf() {
-                Some(leaf) => *awaited.entry(leaf.id()).or_insert(0) += 1,
-                None if seen.insert(input.number()) => queue.push(input.clone()),
-                None => {}
+impl<D: Device> Walk<'_, D> {
+    /// Opens every node below `root` and counts how many contributions each leaf will get.
+    fn discover(&mut self, root: &Arc<Node<D>>) {
+        if let Some(leaf) = root.as_leaf() {
+            self.awaited.insert(leaf.id(), 1);
+            return;
+        }
+        self.open.insert(root.number(), Open { node: root.clone(), grad: None });
+        let mut queue = vec![root.clone()];
+        while let Some(node) = queue.pop() {
+            for input in node.inputs().iter().flatten() {
+                if let Some(leaf) = input.as_leaf() {
+                    *self.awaited.entry(leaf.id()).or_insert(0) += 1;
+                } else if let Entry::Vacant(place) = self.open.entry(input.number()) {
+                    place.insert(Open { node: input.clone(), grad: None });
+                    queue.push(input.clone());
+                }
             }
         }
     }
-    awaited
-}
 
-impl<D: Device> Walk<'_, D> {
+    /// Where the gradient of a computed node is collected.
+    fn slot(&mut self, node: &Node<D>) -> Result<&mut Option<Gradient<D>>> {
+        match self.open.get_mut(&node.number()) {
+            Some(open) => Ok(&mut open.grad),
+            None => Err(Error::Internal(format!("{node:?} got a gradient after its turn"))),
+        }
+    }
+
     /// Adds a contribution to the gradient of `node`.
     fn collect(&mut self, node: &Arc<Node<D>>, grad: Gradient<D>) -> Result<()> {
         let tensor = grad.tensor();
@@ -145,23 +161,20 @@ impl<D: Device> Walk<'_, D> {
             let beta = if store == Store::Add { 1.0 } else { 0.0 };
             return self.device.scaled_add(1.0, tensor.view(), beta, target.view());
         }
-        match self.open.remove(&node.number()) {
-            None => {
-                self.open.insert(node.number(), (node.clone(), grad));
+        let sum = match self.slot(node)?.take() {
+            None => grad,
+            Some(before) if before.is_exclusive() => {
+                self.device.scaled_add(1.0, tensor.view(), 1.0, before.tensor().view())?;
+                before
             }
-            Some((_, before)) => {
-                let sum = if before.is_exclusive() {
-                    self.device.scaled_add(1.0, tensor.view(), 1.0, before.tensor().view())?;
-                    before
-                } else {
-                    let sum = before.tensor().empty_like()?;
-                    let (left, right) = (before.tensor().view(), tensor.view());
-                    self.device.binary(sneppx_contract::BinaryOp::Add, left, right, sum.view())?;
-                    Gradient::new(sum, true)
-                };
-                self.open.insert(node.number(), (node.clone(), sum));
+            Some(before) => {
+                let sum = before.tensor().empty_like()?;
+                let (left, right) = (before.tensor().view(), tensor.view());
+                self.device.binary(BinaryOp::Add, left, right, sum.view())?;
+                Gradient::new(sum, true)
             }
-        }
+        };
+        *self.slot(node)? = Some(sum);
         Ok(())
     }
 
@@ -174,16 +187,16 @@ impl<D: Device> Walk<'_, D> {
         if *left == 0 { self.sink.ready(leaf) } else { Ok(()) }
     }
 
-    /// Memory for a contribution to `node` that a rule writes itself, and how.
+    /// Gapless memory for a contribution to `node` that a rule writes itself, and how.
     fn target(&mut self, node: &Arc<Node<D>>) -> Result<(Tensor<D>, Store)> {
         if let Some(leaf) = node.as_leaf() {
             return self.sink.target(leaf);
         }
-        let Some((_, before)) = self.open.remove(&node.number()) else {
+        let Some(before) = self.slot(node)?.take() else {
             let out = Tensor::empty(&self.device, node.dtype(), *node.shape())?;
             return Ok((out, Store::Overwrite));
         };
-        if before.is_exclusive() {
+        if before.is_exclusive() && before.tensor().layout().is_contiguous() {
             return Ok((before.tensor().clone(), Store::Add));
         }
         let copy = before.tensor().empty_like()?;
@@ -192,10 +205,11 @@ impl<D: Device> Walk<'_, D> {
     }
 
     /// Puts back what [`Walk::target`] handed out.
-    fn replace(&mut self, node: &Arc<Node<D>>, grad: Tensor<D>) {
+    fn replace(&mut self, node: &Arc<Node<D>>, grad: Tensor<D>) -> Result<()> {
         if node.as_leaf().is_none() {
-            self.open.insert(node.number(), (node.clone(), Gradient::new(grad, true)));
+            *self.slot(node)? = Some(Gradient::new(grad, true));
         }
+        Ok(())
     }
 }
 
@@ -234,8 +248,7 @@ impl<D: Device> Accumulate<D> for Inputs<'_, '_, '_, D> {
         let Some(node) = self.node(input).cloned() else { return Ok(()) };
         let (target, store) = self.walk.target(&node)?;
         compute(target.view(), store)?;
-        self.walk.replace(&node, target);
-        Ok(())
+        self.walk.replace(&node, target)
     }
 
     fn fresh(
@@ -259,29 +272,31 @@ impl<D: Device> Accumulate<D> for Inputs<'_, '_, '_, D> {
         &mut self,
         root: &Tensor<D>,
         grad: Tensor<D>,
-        local: &[Arc<Leaf<D>>],
+        local: &[Option<Arc<Leaf<D>>>],
     ) -> Result<()> {
         let Some(origin) = root.origin() else { return Ok(()) };
-        let device = self.walk.device.clone();
-        let mut inner = Forwarded { sink: &mut *self.walk.sink, local, device };
+        let stands_for = local.iter().zip(self.nodes);
+        let local =
+            stands_for.filter_map(|(leaf, node)| Some((leaf.as_ref()?.id(), node.clone()?)));
+        let mut inner = Forwarded { local: local.collect(), walk: &mut *self.walk };
         walk(origin, grad.detach(), &mut inner)
     }
 }
 
-/// Passes contributions of an inner walk on; the outer walk says when a leaf is complete.
-struct Forwarded<'s, D: Device> {
-    sink: &'s mut dyn GradSink<D>,
-    /// Leaves of the inner graph alone; they keep their gradients.
-    local: &'s [Arc<Leaf<D>>],
-    device: D,
+/// Passes contributions of an inner walk on to the outer one, which says when a leaf is complete.
+struct Forwarded<'w, 's, D: Device> {
+    walk: &'w mut Walk<'s, D>,
+    /// Leaves of the inner graph alone, and the nodes of the outer one that they stand for. Adding
+    /// to those at once, in the order of the inner walk, gives the bits that the plain graph would.
+    local: HashMap<LeafId, Arc<Node<D>>>,
 }
 
-impl<D: Device> GradSink<D> for Forwarded<'_, D> {
+impl<D: Device> GradSink<D> for Forwarded<'_, '_, D> {
     fn target(&mut self, leaf: &Arc<Leaf<D>>) -> Result<(Tensor<D>, Store)> {
-        if self.local.iter().any(|local| local.id() == leaf.id()) {
-            return leaf.grad_target(&self.device);
-        }
-        self.sink.target(leaf)
+        let Some(node) = self.local.get(&leaf.id()) else { return self.walk.sink.target(leaf) };
+        let (target, store) = self.walk.target(node)?;
+        self.walk.replace(node, target.clone())?;
+        Ok((target, store))
     }
 
     fn ready(&mut self, _: &Arc<Leaf<D>>) -> Result<()> {

@@ -19,7 +19,8 @@ pub trait GradSink<D: Device> {
     /// The sink cannot take a gradient for this leaf.
     fn target(&mut self, leaf: &Arc<Leaf<D>>) -> Result<(Tensor<D>, Store)>;
 
-    /// The gradient of `leaf` is complete.
+    /// The gradient of `leaf` is complete. Heard once for every leaf of the graph, also where no
+    /// operation gave it anything.
     ///
     /// # Errors
     /// Whatever the sink does with it.

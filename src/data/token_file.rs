@@ -2,7 +2,8 @@
 //!
 //! Opening checks everything but the tokens themselves, whose hash would cost reading the file;
 //! [`TokenFile::verify`] does that. A file that shrinks while it is mapped ends the process with
-//! SIGBUS, as with every mapping: write new files under new names, as [`TokenFileWriter`](super::TokenFileWriter) does.
+//! SIGBUS, as with every mapping: write new files under new names, as
+//! [`TokenFileWriter`](super::TokenFileWriter) does.
 
 use std::fs::File;
 use std::io::Read;

@@ -5,8 +5,7 @@ use sneppx_contract::{DType, Device, Error, NormKind, Result};
 
 use super::{
     Block, Builder, CausalSelfAttention, Dropout, Embedding, FeedForward, FeedForwardKind, Init,
-    KeyValueCache, Layer, Linear, LinearOptions, Module, NormLayer, Param, Pass, RotaryTables,
-    Unit,
+    KeyValueCache, Layer, Linear, LinearOptions, Module, NormLayer, Pass, RotaryTables, Unit,
 };
 use crate::autograd::rules::CrossEntropyOptions;
 use crate::tensor::Tensor;
@@ -200,8 +199,8 @@ pub struct Transformer<D: Device> {
     pub blocks: Vec<Unit<D, Block<D>>>,
     /// After the last block.
     pub norm: NormLayer<D>,
-    /// The head's weight `[vocab_size, dim]`; the embedding's own where they are tied.
-    pub head: Param<D>,
+    /// `[vocab_size, dim]`, without a bias; the embedding's own weight where they are tied.
+    pub head: Linear<D>,
     #[module(skip)]
     dropout: Dropout,
     #[module(skip)]
@@ -238,10 +237,10 @@ impl<D: Device> Transformer<D> {
             .collect::<Result<_>>()?;
         let norm = new_norm(&config, &builder.at("norm"))?;
         let head = if config.tied {
-            embedding.weight.clone()
+            Linear { weight: embedding.weight.clone(), bias: None }
         } else {
             let options = LinearOptions { bias: false, init: Some(init) };
-            Linear::new(&builder.at("head"), config.dim, config.vocab_size, options)?.weight
+            Linear::new(&builder.at("head"), config.dim, config.vocab_size, options)?
         };
         let dropout = Dropout::new(&builder.at("embedding"), config.dropout)?;
         Ok(Transformer { embedding, positions, blocks, norm, head, dropout, config })
@@ -267,11 +266,11 @@ impl<D: Device> Transformer<D> {
     /// # Errors
     /// A token outside the vocabulary; a sequence longer than `max_seq_len`.
     pub fn forward(&self, tokens: &Tensor<D>, pass: &Pass) -> Result<Tensor<D>> {
-        self.hidden(tokens, pass)?.linear(&self.head.tensor()?, None)
+        self.head.apply(&self.hidden(tokens, pass)?)
     }
 
-    /// The loss of every token: cross entropy of the logits against `targets` `[B, T]`, as `[B * T]`
-    /// in row-major order, without ever holding all logits of a large vocabulary.
+    /// The loss of every token: cross entropy of the logits against `targets` `[B, T]`, as
+    /// `[B * T]` in row-major order, without ever holding all logits of a large vocabulary.
     ///
     /// # Errors
     /// As [`Transformer::forward`], and a target that is neither a token nor ignored.
@@ -287,7 +286,7 @@ impl<D: Device> Transformer<D> {
             return Err(Error::shapes_differ("losses", "tokens", tokens, "targets", targets));
         }
         let hidden = self.hidden(tokens, pass)?.reshape(&[tokens.numel(), self.config.dim])?;
-        hidden.linear_cross_entropy(&self.head.tensor()?, &targets.flatten()?, options)
+        hidden.linear_cross_entropy(&self.head.weight.tensor()?, &targets.flatten()?, options)
     }
 
     /// What the head sees: `[B, T, dim]`.
@@ -318,8 +317,7 @@ impl<D: Device> Transformer<D> {
             x = block.forward_cached(&x, layer, cache)?;
         }
         cache.advance(tokens.dim(1)?);
-        let hidden = self.norm.forward(&x, &Pass::evaluation())?;
-        hidden.linear(&self.head.tensor()?, None)
+        self.head.apply(&self.norm.forward(&x, &Pass::evaluation())?)
     }
 
     /// Tokens, and where they stand if that is learned: `[B, T, dim]`.

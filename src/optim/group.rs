@@ -62,3 +62,16 @@ pub(super) fn check_groups<D: Device>(groups: &[ParamGroup<D>]) -> Result<()> {
     }
     Ok(())
 }
+
+/// Every parameter, in the order of the groups.
+pub(super) fn all_leaves<D: Device>(groups: &[ParamGroup<D>]) -> Vec<Arc<Leaf<D>>> {
+    groups.iter().flat_map(|group| group.leaves.iter().cloned()).collect()
+}
+
+/// Refuses a learning rate that is negative or not finite.
+pub(super) fn check_rate(rate: f64) -> Result<()> {
+    if rate >= 0.0 && rate.is_finite() {
+        return Ok(());
+    }
+    Err(Error::invalid("learning rate", rate, "must be 0 or positive, and finite"))
+}

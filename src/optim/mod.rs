@@ -8,9 +8,13 @@ mod clip;
 mod group;
 mod optimizer;
 mod schedule;
+mod sgd;
+mod state;
 
-pub use adamw::{AdamW, AdamWOptions, AdamWState};
+pub use adamw::{AdamW, AdamWOptions};
 pub use clip::{ClippedNorm, NormType, clip_factor, clip_grad_norm, first_non_finite, grad_norm};
 pub use group::ParamGroup;
 pub use optimizer::Optimizer;
 pub use schedule::Schedule;
+pub use sgd::{Sgd, SgdOptions};
+pub use state::OptimizerState;

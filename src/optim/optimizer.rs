@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sneppx_contract::{Device, Result};
 
+use super::OptimizerState;
 use crate::tensor::Leaf;
 
 /// Changes parameters along their gradients.
@@ -27,6 +28,17 @@ pub trait Optimizer<D: Device> {
     /// # Errors
     /// A rate that is negative or not finite.
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()>;
+
+    /// What it remembers of every parameter that has taken a step, in the order of its groups.
+    fn state(&self) -> Vec<OptimizerState<D>>;
+
+    /// Puts copies of a saved state in place of this one. Parameters that are not in it start
+    /// afresh.
+    ///
+    /// # Errors
+    /// A name that is no parameter's or two parameters', or that is there twice; tensors that this
+    /// optimizer does not keep, or of another shape or dtype. Nothing changes then.
+    fn load_state(&mut self, state: Vec<OptimizerState<D>>) -> Result<()>;
 
     /// One step.
     ///

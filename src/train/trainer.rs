@@ -18,7 +18,7 @@ use crate::data::{
     Tokenizer,
 };
 use crate::nn::{Builder, Module, Transformer};
-use crate::optim::{AdamW, AdamWOptions, ParamGroup, Schedule};
+use crate::optim::{AdamW, AdamWOptions, Optimizer, ParamGroup, Schedule};
 use crate::tensor::Leaf;
 
 /// A run from settings to summary, with its results in the folder the settings name.
@@ -245,8 +245,7 @@ impl<D: Device> Trainer<D> {
         let mut fingerprint = Fingerprint::default();
         fingerprint.add_leaves(&self.leaves)?;
         for state in self.optimizer.state() {
-            fingerprint.add(&state.first)?;
-            fingerprint.add(&state.second)?;
+            state.tensors.iter().try_for_each(|(_, tensor)| fingerprint.add(tensor))?;
         }
         Ok(Summary {
             preset: self.settings.preset.clone(),

@@ -312,6 +312,40 @@ pub fn attention<B: Buffer>(
     Ok(AttentionDims { batch, heads, kv_heads, queries, keys, head_size, value_size })
 }
 
+/// The root of a collective among `size` ranks.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for a root that is not a rank.
+pub fn root(root: usize, size: usize) -> Result<()> {
+    if root < size {
+        return Ok(());
+    }
+    Err(Error::invalid("root", root, format!("ranks are 0..{size}")))
+}
+
+/// The length of one of `size` equal chunks of a buffer.
+///
+/// # Errors
+/// A length that `size` does not divide.
+pub fn chunks<B: Buffer>(operation: &'static str, buffer: &B, size: usize) -> Result<usize> {
+    if buffer.len().is_multiple_of(size) {
+        return Ok(buffer.len() / size);
+    }
+    let detail = format!("{} elements do not divide among {size} ranks; pad them", buffer.len());
+    Err(Error::shape(operation, detail))
+}
+
+/// The buffer holds values that ranks can combine.
+///
+/// # Errors
+/// `U8`, which no arithmetic takes.
+pub fn reducible<B: Buffer>(operation: &'static str, buffer: &B) -> Result<()> {
+    if buffer.dtype() == DType::U8 {
+        return Err(Error::dtype(operation, "any dtype but u8", DType::U8));
+    }
+    Ok(())
+}
+
 /// Contiguous runs of one length, as the optimizers take them.
 pub fn runs<B: Buffer>(operation: &'static str, views: &[View<'_, B>]) -> Result<usize> {
     let len = views.first().map_or(0, View::numel);

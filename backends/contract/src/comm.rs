@@ -6,6 +6,10 @@
 //! flight. Every wait has the group's deadline.
 //!
 //! # For implementers
+//! Check arguments with [`check::root`](crate::check::root), [`check::chunks`](crate::check::chunks)
+//! and [`check::reducible`](crate::check::reducible) before anything is sent: a refused call sends
+//! nothing, and the next one works.
+//!
 //! Vendors' own orders of addition are allowed in `all_reduce` and `reduce_scatter`, but all ranks
 //! must get equal bits, and equal inputs must give equal bits in every run. 16-bit floats are
 //! summed in `f32`.
@@ -14,7 +18,7 @@ use std::fmt::Debug;
 
 use crate::{Device, Error, Memory, Result, Work};
 
-/// How a reducing collective combines values.
+/// How a reducing collective combines values, of every dtype but `U8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     /// The sum over ranks.
@@ -60,17 +64,21 @@ pub trait Communicator: Clone + Debug + Send + Sync + 'static {
     fn all_to_all(&self, chunks: BufferOf<Self>) -> Result<Work<BufferOf<Self>>>;
 
     /// Every rank gets the combination of all buffers.
+    ///
+    /// # Errors
+    /// Values of `U8`.
     fn all_reduce(&self, buffer: BufferOf<Self>, op: ReduceOp) -> Result<Work<BufferOf<Self>>>;
 
     /// Rank `r` gets chunk `r` of the combination of all buffers.
     ///
     /// # Errors
-    /// A length that `size` does not divide.
+    /// A length that `size` does not divide; values of `U8`.
     fn reduce_scatter(&self, buffer: BufferOf<Self>, op: ReduceOp) -> Result<Work<BufferOf<Self>>>;
 
     /// Returns when every rank has called it.
     fn barrier(&self) -> Result<()>;
 
-    /// Ends every rank of the group with `why`.
+    /// Ends every rank of the group with `why`. Where ranks share a process, their calls in progress
+    /// and later ones return an error that holds it, also on communicators split from this one.
     fn abort(&self, why: &Error);
 }

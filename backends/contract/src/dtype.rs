@@ -139,7 +139,9 @@ macro_rules! elements {
             /// `len` zeros.
             pub fn zeros(dtype: DType, len: usize) -> Self {
                 match dtype {
-                    $(DType::$variant => HostVec::$variant(vec![bytemuck::Zeroable::zeroed(); len]),)*
+                    $(DType::$variant => {
+                        HostVec::$variant(vec![bytemuck::Zeroable::zeroed(); len])
+                    })*
                 }
             }
 
@@ -151,7 +153,9 @@ macro_rules! elements {
             /// The values as native-endian bytes, to be overwritten.
             pub fn bytes_mut(&mut self) -> &mut [u8] {
                 match self {
-                    $(HostVec::$variant(values) => bytemuck::cast_slice_mut(values.as_mut_slice()),)*
+                    $(HostVec::$variant(values) => {
+                        bytemuck::cast_slice_mut(values.as_mut_slice())
+                    })*
                 }
             }
 

@@ -4,137 +4,8 @@
 //! 2^31 elements is as exact as one for three.
 
 use std::fmt;
-use std::ops::Deref;
 
-use crate::{Error, Result};
-
-/// The largest number of dimensions a tensor can have.
-pub const MAX_NDIM: usize = 8;
-
-/// The sizes of a tensor, outermost first; at most [`MAX_NDIM`] of them.
-///
-/// ```
-/// use sneppx_contract::Shape;
-/// let shape = Shape::new(&[2, 3])?;
-/// assert_eq!(shape.numel(), 6);
-/// # Ok::<(), sneppx_contract::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape {
-    dims: [usize; MAX_NDIM],
-    ndim: usize,
-}
-
-impl Shape {
-    /// The shape of a scalar: no dimensions, one element.
-    pub const SCALAR: Shape = Shape { dims: [0; MAX_NDIM], ndim: 0 };
-
-    /// A shape with these sizes.
-    ///
-    /// # Errors
-    /// More than [`MAX_NDIM`] dimensions, or more elements than `usize` can count.
-    pub fn new(dims: &[usize]) -> Result<Self> {
-        if dims.len() > MAX_NDIM {
-            let detail = format!("{} dimensions, at most {MAX_NDIM} are supported", dims.len());
-            return Err(Error::shape("shape", detail));
-        }
-        let counted = dims.iter().filter(|&&dim| dim != 0);
-        if counted.fold(Some(1usize), |n, &dim| n?.checked_mul(dim)).is_none() {
-            return Err(Error::shape("shape", format!("{dims:?} has too many elements")));
-        }
-        let mut shape = Shape { dims: [0; MAX_NDIM], ndim: dims.len() };
-        shape.dims[..dims.len()].copy_from_slice(dims);
-        Ok(shape)
-    }
-
-    /// How many elements a tensor of this shape has.
-    pub fn numel(&self) -> usize {
-        self.iter().product()
-    }
-
-    /// How many dimensions there are.
-    pub fn ndim(&self) -> usize {
-        self.ndim
-    }
-
-    /// Row-major strides of a tensor that fills its memory without gaps.
-    pub fn contiguous_strides(&self) -> Shape {
-        let mut strides = *self;
-        let mut step = 1;
-        for axis in (0..self.ndim).rev() {
-            strides.dims[axis] = step;
-            step *= self.dims[axis].max(1);
-        }
-        strides
-    }
-
-    /// The shape both operands are stretched to, by the usual rule: sizes are aligned at the right
-    /// and must be equal or 1.
-    ///
-    /// # Errors
-    /// Two sizes that are neither equal nor 1.
-    pub fn broadcast(operation: &'static str, left: &Shape, right: &Shape) -> Result<Shape> {
-        let ndim = left.ndim.max(right.ndim);
-        let mut out = Shape { dims: [0; MAX_NDIM], ndim };
-        for back in 1..=ndim {
-            let size = |shape: &Shape| {
-                if back <= shape.ndim { shape.dims[shape.ndim - back] } else { 1 }
-            };
-            out.dims[ndim - back] = match (size(left), size(right)) {
-                (a, b) if a == b => a,
-                (1, b) => b,
-                (a, 1) => a,
-                (a, b) => {
-                    let detail =
-                        format!("{left:?} and {right:?} do not broadcast: sizes {a} and {b}");
-                    return Err(Error::shape(operation, detail));
-                }
-            };
-        }
-        Ok(out)
-    }
-
-    /// This shape with dimension `dim` set to `size`.
-    pub fn with_dim(mut self, dim: usize, size: usize) -> Shape {
-        assert!(dim < self.ndim, "dimension {dim} of {self:?}");
-        self.dims[dim] = size;
-        self
-    }
-
-    /// This shape without dimension `dim`.
-    pub fn without_dim(mut self, dim: usize) -> Shape {
-        assert!(dim < self.ndim, "dimension {dim} of {self:?}");
-        self.dims.copy_within(dim + 1..self.ndim, dim);
-        self.ndim -= 1;
-        self.dims[self.ndim] = 0;
-        self
-    }
-}
-
-impl Deref for Shape {
-    type Target = [usize];
-    fn deref(&self) -> &[usize] {
-        &self.dims[..self.ndim]
-    }
-}
-
-impl fmt::Debug for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-impl PartialEq<[usize]> for Shape {
-    fn eq(&self, other: &[usize]) -> bool {
-        **self == *other
-    }
-}
-
-impl<const N: usize> PartialEq<[usize; N]> for Shape {
-    fn eq(&self, other: &[usize; N]) -> bool {
-        **self == other[..]
-    }
-}
+use crate::{Error, MAX_NDIM, Result, Shape};
 
 /// Where each element of a tensor lies in its buffer: element `(i, j, …)` is at
 /// `offset + i * strides[0] + j * strides[1] + …`, counted in elements.
@@ -164,7 +35,7 @@ impl Layout {
     /// Any shape, strides and offset; [`Layout::check`] tells whether a buffer is long enough.
     ///
     /// # Errors
-    /// A different number of sizes and strides.
+    /// A different number of sizes and strides, or a last element beyond what `usize` counts.
     pub fn strided(shape: &[usize], strides: &[usize], offset: usize) -> Result<Self> {
         if shape.len() != strides.len() {
             let detail = format!("{} sizes and {} strides", shape.len(), strides.len());
@@ -173,7 +44,14 @@ impl Layout {
         let shape = Shape::new(shape)?;
         let mut steps = Shape { dims: [0; MAX_NDIM], ndim: strides.len() };
         steps.dims[..strides.len()].copy_from_slice(strides);
-        Ok(Layout { shape, strides: steps, offset })
+        let layout = Layout { shape, strides: steps, offset };
+        match layout.last() {
+            Some(last) if last < usize::MAX => Ok(layout),
+            _ => {
+                let detail = format!("{shape:?} strides {strides:?} at {offset} ends beyond usize");
+                Err(Error::shape("layout", detail))
+            }
+        }
     }
 
     /// The sizes.
@@ -232,11 +110,7 @@ impl Layout {
         if self.numel() == 0 {
             return Some(self.offset);
         }
-        let mut last = self.offset;
-        for axis in 0..self.ndim() {
-            last = last.checked_add((self.shape[axis] - 1).checked_mul(self.strides[axis])?)?;
-        }
-        last.checked_add(1)
+        self.last()?.checked_add(1)
     }
 
     /// Whether a buffer of `len` elements holds every element.
@@ -256,6 +130,9 @@ impl Layout {
     /// Whether two different indices can name one element (a stride of 0, or overlapping rows).
     /// Conservative: `true` may be answered for exotic layouts that do not overlap.
     pub fn may_overlap_itself(&self) -> bool {
+        if self.numel() == 0 {
+            return false;
+        }
         let mut axes: Vec<(usize, usize)> = self
             .strides
             .iter()
@@ -404,16 +281,12 @@ impl Layout {
     /// # Errors
     /// The numbers of elements differ.
     pub fn reshape(&self, shape: &Shape) -> Result<Option<Self>> {
-        if shape.numel() != self.numel() {
-            let detail = format!(
-                "{:?} has {} elements, {shape:?} has {}",
-                self.shape,
-                self.numel(),
-                shape.numel()
-            );
+        let (have, want) = (self.numel(), shape.numel());
+        if have != want {
+            let detail = format!("{:?} has {have} elements, {shape:?} has {want}", self.shape);
             return Err(Error::shape("reshape", detail));
         }
-        if self.numel() == 0 {
+        if have == 0 {
             return Ok(Some(Layout::contiguous(*shape).with_offset(self.offset)));
         }
         // Runs of old dimensions that lie without gaps can be re-cut freely; each new dimension
@@ -426,7 +299,8 @@ impl Layout {
             let mut run = self.shape[old_axis - 1];
             old_axis -= 1;
             while old_axis > 0
-                && (self.shape[old_axis - 1] == 1 || self.strides[old_axis - 1] == stride * run)
+                && (self.shape[old_axis - 1] == 1
+                    || stride.checked_mul(run) == Some(self.strides[old_axis - 1]))
             {
                 run *= self.shape[old_axis - 1];
                 old_axis -= 1;
@@ -444,7 +318,8 @@ impl Layout {
                     return Ok(None);
                 }
                 out.strides.dims[axis] = step;
-                step *= size;
+                // The step beyond the outermost dimension is not used, so it may be cut off.
+                step = step.saturating_mul(size);
                 left /= size;
             }
         }
@@ -461,7 +336,7 @@ impl Layout {
                 continue;
             }
             let last = out.shape.ndim;
-            if last > 0 && out.strides.dims[last - 1] == stride * size {
+            if last > 0 && stride.checked_mul(size) == Some(out.strides.dims[last - 1]) {
                 out.shape.dims[last - 1] *= size;
                 out.strides.dims[last - 1] = stride;
             } else {
@@ -483,6 +358,16 @@ impl Layout {
             index /= size;
         }
         at
+    }
+
+    /// Buffer index of the last element, where an empty dimension counts as one of size 1.
+    fn last(&self) -> Option<usize> {
+        let mut last = self.offset;
+        for axis in 0..self.ndim() {
+            let steps = self.shape[axis].saturating_sub(1);
+            last = last.checked_add(steps.checked_mul(self.strides[axis])?)?;
+        }
+        Some(last)
     }
 
     fn drop_dim(&self, dim: usize) -> Self {

@@ -3,14 +3,17 @@
 //! A backend author needs this crate and no other. It holds what a device, a communicator and the
 //! framework above them must agree on, and nothing that one of them could own alone.
 //!
-//! Read in this order: [`dtype`] and [`layout`] (the words), [`device`] (memory and order of
-//! work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
-//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness).
+//! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and order
+//! of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`] (its
+//! compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
+//! `conformance`, a module of that name holds the contract as tests for any backend.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod comm;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod device;
 pub mod dtype;
 pub mod error;
@@ -19,6 +22,7 @@ pub mod layout;
 pub mod pending;
 pub mod provided;
 pub mod rng;
+pub mod shape;
 
 pub use comm::{BufferOf, Communicator, ReduceOp};
 pub use device::{Buffer, Device, Memory, MemoryStats, View, ViewOf};
@@ -29,6 +33,7 @@ pub use kernels::{
     Norm, NormKind, NormOperands, ReduceKind, Rotation, SUM_BLOCK, SgdStep, Store, UnaryOp,
     Visibility,
 };
-pub use layout::{Layout, MAX_NDIM, Shape};
+pub use layout::Layout;
 pub use pending::Work;
 pub use rng::RandomKey;
+pub use shape::{MAX_NDIM, Shape};

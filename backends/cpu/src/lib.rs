@@ -21,7 +21,8 @@
 //! ```
 //!
 //! Reading order: `pool` and `buffer` (memory), `operands` (who may touch it), `parallel` and
-//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file per family.
+//! `simd` (how loops run), `number`, `element` and `math` (what they compute on), then one file
+//! per family.
 
 mod activation;
 mod attention;

@@ -106,18 +106,29 @@ impl<D: Device> Tensor<D> {
         };
         for (start, len) in head.chunks() {
             let logits = head.logits_of(&weight.detach(), start, len)?;
-            self.device().cross_entropy(
+            let result = self.device().cross_entropy(
                 head.spec,
                 logits.view(),
                 part(&head.targets, start, len).view(),
                 part(&losses, start, len).view(),
                 part(&head.log_sum_exp, start, len).view(),
-            )?;
+            );
+            result.map_err(|error| in_whole_batch(error, start))?;
             if len == dims.m {
                 head.logits = Some(logits);
             }
         }
         Ok(record(losses, &[self, weight], || Box::new(head)))
+    }
+}
+
+/// The error of a chunk that starts at row `start`, with the row of the whole batch.
+fn in_whole_batch(error: Error, start: usize) -> Error {
+    match error {
+        Error::IndexOutOfRange { operation, index, position, bound } => {
+            Error::IndexOutOfRange { operation, index, position: position + start, bound }
+        }
+        other => other,
     }
 }
 
@@ -172,9 +183,12 @@ struct Head<D: Device> {
 }
 
 impl<D: Device> Head<D> {
+    /// First row and number of rows of each chunk; one empty chunk where there are no rows, so that
+    /// the weight gets its gradient of zeros.
     fn chunks(&self) -> Vec<(usize, usize)> {
         let rows = self.hidden.shape()[0];
-        (0..rows).step_by(self.chunk).map(|at| (at, self.chunk.min(rows - at))).collect()
+        let starts = (0..rows.max(1)).step_by(self.chunk);
+        starts.map(|at| (at, self.chunk.min(rows - at))).collect()
     }
 
     fn logits_of(&self, weight: &Tensor<D>, start: usize, len: usize) -> Result<Tensor<D>> {

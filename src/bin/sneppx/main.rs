@@ -1,5 +1,7 @@
 //! The command line of Sneppx.
 
+#![forbid(unsafe_code)]
+
 mod generate;
 mod plot;
 mod prepare;
