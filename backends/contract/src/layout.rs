@@ -314,7 +314,7 @@ impl Layout {
                 let Some(axis) = new_axis.checked_sub(1) else { return Ok(None) };
                 new_axis = axis;
                 let size = shape[axis];
-                if left % size != 0 {
+                if !left.is_multiple_of(size) {
                     return Ok(None);
                 }
                 out.strides.dims[axis] = step;

@@ -38,7 +38,7 @@ impl Shape {
             return Err(Error::shape("shape", detail));
         }
         let counted = dims.iter().filter(|&&dim| dim != 0);
-        if counted.fold(Some(1usize), |n, &dim| n?.checked_mul(dim)).is_none() {
+        if counted.into_iter().try_fold(1usize, |n, &dim| n.checked_mul(dim)).is_none() {
             return Err(Error::shape("shape", format!("{dims:?} has too many elements")));
         }
         let mut shape = Shape { dims: [0; MAX_NDIM], ndim: dims.len() };
