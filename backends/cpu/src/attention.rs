@@ -141,7 +141,7 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
                 let k = self.k.rows(kv, start, keys, &mut s.keys);
                 for row in 0..rows {
                     let out = &mut s.scores[row * KEYS..][..stairs.at(row)];
-                    dots(q.from_row(row), k, padded(dims.head_size), scale, out);
+                    dots(q.at_row(row), k, padded(dims.head_size), scale, out);
                 }
             } else {
                 let [k, _] = self.k.columns(kv, start, keys, &mut s.v, &mut s.keys);

@@ -3,8 +3,8 @@
 //! A block is lent out where it lies if the product can read it there; otherwise it is widened,
 //! padded or turned around into scratch memory.
 
+use sneppx_contract::Attention;
 use sneppx_contract::check::AttentionDims;
-use sneppx_contract::{Attention, Element};
 
 use crate::element::{Float, Number, Real, Stored};
 use crate::operands::{Input, Output};
@@ -80,7 +80,7 @@ impl<T: Float> Heads<'_, T> {
         scratch: &mut Scratch<T::Acc>,
     ) -> Matrix<T::Acc> {
         let (from, row, column) = self.locate(head, first);
-        if T::NATIVE && column == 1 && self.0.layout().shape()[3] % WIDTH == 0 {
+        if T::NATIVE && column == 1 && self.0.layout().shape()[3].is_multiple_of(WIDTH) {
             // SAFETY: as in `numbers`; the rows have no gaps and need no padding.
             return unsafe { Matrix::new(from.cast(), row, 1) };
         }
