@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sneppx::data::{
     DataLoader, Dataset, Dealing, DistributedSampler, GlobalBatchSampler, LastBatch, LoaderOptions,
-    LoaderState, Mapped, Order, Prefetch, RandomSampler, Sampler, SequentialSampler, StepLoader,
+    LoaderState, Mapped, Order, RandomSampler, Sampler, SequentialSampler, StepLoader,
     StepLoaderOptions, Tail,
 };
 use sneppx_contract::{Error, Result};
@@ -55,13 +55,11 @@ fn options(batch_size: usize, drop_last: bool, workers: usize) -> LoaderOptions 
     LoaderOptions { batch_size, drop_last, workers, prefetch: 4 }
 }
 
-fn epoch<D, S>(loader: &mut DataLoader<D, S>) -> Vec<Vec<u64>>
-where
-    D: Dataset<Item = u64> + 'static,
-    S: Sampler,
-{
+fn epoch(loader: &mut DataLoader<impl Dataset<Item = u64> + 'static, impl Sampler>) -> Epoch {
     loader.epoch_batches().map(Result::unwrap).collect()
 }
+
+type Epoch = Vec<Vec<u64>>;
 
 /// Runs `action` on a thread of its own and fails if it takes longer than `seconds`.
 fn within<T: Send + 'static>(seconds: u64, action: impl FnOnce() -> T + Send + 'static) -> T {
@@ -401,18 +399,4 @@ fn a_damaged_count_is_an_error_and_not_a_panic() {
     let mut loader = resumed(0, 1, None);
     loader.load_state(LoaderState { samples_consumed: u64::MAX, ..loader.state() }).unwrap();
     loader.next_batch().unwrap();
-}
-
-#[test]
-fn prefetched_results_come_in_order_and_end() {
-    for (workers, ahead) in [(0, 0), (1, 1), (3, 2), (4, 16)] {
-        let work = |job: u64| {
-            std::thread::sleep(Duration::from_micros(job * 53 % 300));
-            Ok(job * 2)
-        };
-        let mut results = Prefetch::start(0..100, work, workers, ahead).unwrap();
-        let got: Vec<u64> = results.by_ref().map(Result::unwrap).collect();
-        assert!(got.into_iter().eq((0..100).map(|job| job * 2)), "{workers} workers");
-        assert!(results.next().is_none() && results.next().is_none());
-    }
 }

@@ -21,79 +21,18 @@ pub const PRESETS: [(&str, &str); 5] = [
 /// # Errors
 /// An unknown name; the message lists the known ones.
 pub fn preset(name: &str) -> Result<Settings> {
-    let quick = quick();
-    Ok(match name {
-        "quick" => quick,
-        "quick-llama" => Settings {
-            preset: name.into(),
-            family: Family::Llama,
-            kv_heads: 2,
-            ffn_dim: 352,
-            feed_forward: FeedForwardKind::SwiGlu,
-            bias: false,
-            tied: false,
-            ..quick
-        },
-        "tutorial" => Settings {
-            preset: name.into(),
-            dim: 256,
-            ffn_dim: 1024,
-            seq_len: 64,
-            vocab_size: 800,
-            source: "random".into(),
-            steps: 200,
-            global_batch: 32,
-            micro_batch: 32,
-            lr: 2e-4,
-            min_lr: 2e-4,
-            schedule: ScheduleKind::Constant,
-            warmup: 0,
-            weight_decay: 0.01,
-            beta2: 0.999,
-            clip: 0.0,
-            ..quick
-        },
-        "shakespeare-char" => Settings {
-            preset: name.into(),
-            feed_forward: FeedForwardKind::Gelu,
-            seq_len: 64,
-            bias: false,
-            source: "files".into(),
-            tokenizer: "chars".into(),
-            validation_fraction: 0.1,
-            steps: 2000,
-            global_batch: 12,
-            micro_batch: 12,
-            lr: 1e-3,
-            min_lr: 1e-4,
-            eval_every: 250,
-            eval_batches: 20,
-            ..quick
-        },
-        "gpt2-small" => Settings {
-            preset: name.into(),
-            dim: 768,
-            heads: 12,
-            kv_heads: 12,
-            layers: 12,
-            ffn_dim: 3072,
-            seq_len: 256,
-            vocab_size: 50304,
-            source: "random".into(),
-            steps: 100,
-            global_batch: 2,
-            micro_batch: 2,
-            lr: 6e-4,
-            min_lr: 6e-5,
-            warmup: 10,
-            beta2: 0.95,
-            ..quick
-        },
+    let settings = match name {
+        "quick" => quick(),
+        "quick-llama" => quick_llama(),
+        "tutorial" => tutorial(),
+        "shakespeare-char" => shakespeare_char(),
+        "gpt2-small" => gpt2_small(),
         _ => {
             let names: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
             return Err(Error::invalid("preset", name, format!("there are {}", names.join(", "))));
         }
-    })
+    };
+    Ok(Settings { preset: name.into(), ..settings })
 }
 
 fn quick() -> Settings {
@@ -134,5 +73,78 @@ fn quick() -> Settings {
         eval_batches: 8,
         precision: Precision::F32,
         out: PathBuf::from("out"),
+    }
+}
+
+fn quick_llama() -> Settings {
+    Settings {
+        family: Family::Llama,
+        kv_heads: 2,
+        ffn_dim: 352,
+        feed_forward: FeedForwardKind::SwiGlu,
+        bias: false,
+        tied: false,
+        ..quick()
+    }
+}
+
+fn tutorial() -> Settings {
+    Settings {
+        dim: 256,
+        ffn_dim: 1024,
+        seq_len: 64,
+        vocab_size: 800,
+        source: "random".into(),
+        steps: 200,
+        global_batch: 32,
+        micro_batch: 32,
+        lr: 2e-4,
+        min_lr: 2e-4,
+        schedule: ScheduleKind::Constant,
+        warmup: 0,
+        weight_decay: 0.01,
+        beta2: 0.999,
+        clip: 0.0,
+        ..quick()
+    }
+}
+
+fn shakespeare_char() -> Settings {
+    Settings {
+        feed_forward: FeedForwardKind::Gelu,
+        seq_len: 64,
+        bias: false,
+        source: "files".into(),
+        tokenizer: "chars".into(),
+        validation_fraction: 0.1,
+        steps: 2000,
+        global_batch: 12,
+        micro_batch: 12,
+        lr: 1e-3,
+        min_lr: 1e-4,
+        eval_every: 250,
+        eval_batches: 20,
+        ..quick()
+    }
+}
+
+fn gpt2_small() -> Settings {
+    Settings {
+        dim: 768,
+        heads: 12,
+        kv_heads: 12,
+        layers: 12,
+        ffn_dim: 3072,
+        seq_len: 256,
+        vocab_size: 50304,
+        source: "random".into(),
+        steps: 100,
+        global_batch: 2,
+        micro_batch: 2,
+        lr: 6e-4,
+        min_lr: 6e-5,
+        warmup: 10,
+        beta2: 0.95,
+        ..quick()
     }
 }

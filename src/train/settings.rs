@@ -208,7 +208,7 @@ impl Settings {
             let reason = format!("does not divide global-batch = {}", self.global_batch);
             return Err(Error::invalid("micro-batch", self.micro_batch, reason));
         }
-        if !(self.clip >= 0.0) {
+        if self.clip.is_nan() || self.clip < 0.0 {
             let reason = "must be 0 (off) or a positive norm";
             return Err(Error::invalid("clip", self.clip, reason));
         }

@@ -46,7 +46,12 @@ vectorized! {
     }
 
     /// Combines the rows of `block` into `sums`, whose old values do not count if `first`.
-    pub(crate) fn add_rows[S, A: Number](kind: ReduceKind, sums: &mut [A], block: &[A], first: bool) {
+    pub(crate) fn add_rows[S, A: Number](
+        kind: ReduceKind,
+        sums: &mut [A],
+        block: &[A],
+        first: bool,
+    ) {
         let mut rows = block.chunks_exact(sums.len());
         if first && let Some(row) = rows.next() {
             sums.copy_from_slice(row);

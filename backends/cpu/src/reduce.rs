@@ -4,10 +4,10 @@
 //! It depends on the shapes alone. Neighbouring dimensions that are both kept or both reduced
 //! count as one; reduced groups are taken from the last to the first. A group of `n` numbers is
 //! cut into chunks. Where the group is innermost, a chunk is [`ROW_CHUNK`] numbers, added in
-//! [`LANES`](crate::fold::LANES) interleaved partial sums; otherwise it is [`COLUMN_CHUNK`] numbers, added one after
-//! another. Partial sums and chunks are then added along binary trees. So no sum is longer than
-//! some hundred additions in a row, which keeps the error of `f32` small, and chunks can be given
-//! to threads.
+//! [`LANES`](crate::fold::LANES) interleaved partial sums; otherwise it is [`COLUMN_CHUNK`]
+//! numbers, added one after another. Partial sums and chunks are then added along binary trees. So
+//! no sum is longer than some hundred additions in a row, which keeps the error of `f32` small, and
+//! chunks can be given to threads.
 
 use sneppx_contract::{Layout, ReduceKind, Result, Store, View, check};
 

@@ -137,7 +137,8 @@ impl PackedHeads {
             let detail = format!("{shape:?}, expected [batch, length, packed heads]");
             return Err(Error::shape("packed_attention", detail));
         };
-        if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 || width % total != 0 {
+        let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
+        if heads == 0 || !divides || !width.is_multiple_of(total) {
             let detail = format!(
                 "width {width} does not hold {heads} query heads and {kv_heads} heads each of \
                  keys and values of one size"
