@@ -1,8 +1,9 @@
 //! The contract as tests: one generic function per promise, named as a sentence.
 //!
 //! A backend keeps the contract if every function returns `Ok`; a broken promise panics with what
-//! was computed and what was wanted. Fused kernels are checked twice, as the device's methods and as
-//! the compositions of its [`composed::Composed`] twin.
+//! was computed and what was wanted. Values are held against [`oracle`], plain `f64` loops that
+//! know no backend, within the one table of [`tolerance`]. Fused kernels are checked twice, as the
+//! device's methods and as the compositions of its [`composed::Composed`] twin.
 //!
 //! # For backends
 //! `tests/conformance.rs` is one line for the device and one for a communicator:
@@ -21,9 +22,20 @@
 use crate::{Blame, Device, Result};
 
 pub mod composed;
+pub mod oracle;
+pub mod placed;
+pub mod refusal;
+pub mod tolerance;
 
 pub mod bug_cases;
 pub mod communicator;
+pub mod elementwise;
+pub mod functions;
+pub mod index;
+pub mod matmul;
+pub mod memory;
+pub mod random;
+pub mod reduce;
 
 /// One promise of the contract.
 #[derive(Debug)]
@@ -47,6 +59,101 @@ macro_rules! for_each_device_promise {
     ($then:ident $(, $argument:expr)*) => {
         $crate::$then! {
             [$($argument),*]
+            memory {
+                an_upload_comes_back
+                empty_buffers_are_buffers
+                fresh_memory_can_be_read
+                a_write_changes_its_own_elements
+                ranges_outside_a_buffer_are_refused
+                a_write_of_another_dtype_is_refused
+                clones_name_the_same_memory
+                clones_of_a_device_share_buffers
+                work_is_ordered
+                live_and_peak_bytes_are_counted
+                repeated_steps_allocate_nothing_from_the_system
+                too_much_memory_is_an_error
+                work_inside_enter_is_the_same
+                a_device_has_a_name
+                views_beyond_their_buffer_are_refused
+            }
+            elementwise {
+                fill_rounds_to_the_dtype
+                fill_keeps_special_values
+                an_output_that_repeats_elements_is_refused
+                copy_moves_values_between_any_layouts
+                copy_changes_no_bit
+                copy_repeats_along_strides_of_zero
+                copy_within_a_buffer_needs_views_apart
+                operands_that_disagree_are_refused
+                cast_converts_between_all_dtypes
+                cast_rounds_to_nearest_even
+                cast_to_integers_truncates_and_saturates
+                scaled_add_is_a_scaled_sum
+                scaled_add_without_old_values_does_not_read_them
+                scaled_add_takes_repeated_and_equal_views
+                moved_and_mixed_values_have_the_same_bits_in_every_run
+            }
+            functions {
+                unary_functions_have_their_values
+                unary_functions_keep_their_limits
+                integers_are_negated_squared_and_made_positive
+                unary_functions_have_their_derivatives
+                the_derivative_at_a_corner_is_zero
+                binary_functions_have_their_values
+                binary_functions_broadcast
+                integer_arithmetic_wraps
+                extremes_with_nan_are_nan
+                comparisons_give_zero_or_one
+                large_integers_are_told_apart
+                selection_takes_one_or_the_other
+                what_is_not_selected_does_not_matter
+                functions_of_operands_that_disagree_are_refused
+                functions_give_the_same_bits_in_every_run
+            }
+            reduce {
+                sums_run_over_any_dimensions
+                extremes_run_over_any_dimensions
+                sums_of_integers_are_exact
+                an_extreme_of_nan_is_nan
+                extremes_of_infinities_are_infinite
+                long_sums_keep_their_digits
+                sums_can_be_added_to_old_values
+                the_sum_of_nothing_is_zero
+                repeated_elements_are_summed_each_time
+                the_bits_of_a_sum_depend_on_shapes_alone
+                shapes_that_do_not_reduce_are_refused
+            }
+            matmul {
+                products_have_their_values
+                products_take_any_layout
+                products_are_scaled_and_added
+                a_product_over_nothing_is_zero
+                one_matrix_serves_a_batch
+                products_of_16_bit_floats_are_summed_in_f32
+                nan_stays_in_its_row
+                products_have_the_same_bits_in_every_run
+                matrices_that_do_not_fit_are_refused
+                products_of_unfit_operands_are_refused
+            }
+            index {
+                index_select_picks_rows
+                no_indices_are_fine
+                an_index_outside_the_table_is_an_error
+                an_index_error_says_where
+                index_add_adds_rows
+                index_add_adds_in_ascending_order
+                index_add_sums_16_bit_floats_in_f32
+                index_add_gives_the_same_bits_in_every_run
+                unfit_tables_and_indices_are_refused
+            }
+            random {
+                random_numbers_are_those_of_the_stream
+                random_numbers_do_not_depend_on_the_cut
+                random_integers_are_refused
+                dropout_keeps_what_the_stream_says
+                dropped_values_do_not_matter
+                unfit_dropout_is_refused
+            }
             bug_cases {
                 ce_01_ignored_rows_have_neither_loss_nor_gradient
                 ce_02_a_batch_without_labels_has_no_gradient
