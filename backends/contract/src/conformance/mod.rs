@@ -21,21 +21,39 @@
 
 use crate::{Blame, Device, Result};
 
+/// What a function gives on a device and on its composed twin, as an array.
+macro_rules! on_both {
+    ($device:expr, $run:ident($($argument:expr),* $(,)?)) => {
+        [
+            $run($device, $($argument),*)?,
+            $run(&$crate::conformance::composed::Composed::of($device), $($argument),*)?,
+        ]
+    };
+}
+
 pub mod composed;
 pub mod oracle;
 pub mod placed;
 pub mod refusal;
 pub mod tolerance;
 
+pub mod activation;
+pub mod attention;
 pub mod bug_cases;
 pub mod communicator;
 pub mod elementwise;
 pub mod functions;
 pub mod index;
+pub mod loss;
 pub mod matmul;
 pub mod memory;
+pub mod norm;
+pub mod optim;
 pub mod random;
 pub mod reduce;
+pub mod rotary;
+pub mod softmax;
+pub mod sums;
 
 /// One promise of the contract.
 #[derive(Debug)]
@@ -153,6 +171,67 @@ macro_rules! for_each_device_promise {
                 dropout_keeps_what_the_stream_says
                 dropped_values_do_not_matter
                 unfit_dropout_is_refused
+            }
+            softmax {
+                softmax_has_its_values
+                softmax_rows_sum_to_one
+                softmax_gives_hidden_elements_nothing
+                softmax_has_its_derivative
+                unfit_softmax_is_refused
+                softmax_gives_the_same_bits_in_every_run
+            }
+            norm {
+                normalisations_have_their_values
+                normalisations_work_in_place
+                normalisations_have_their_derivatives
+                unfit_normalisations_are_refused
+                normalisations_give_the_same_bits_in_every_run
+            }
+            activation {
+                activations_with_a_bias_have_their_values
+                activations_with_a_bias_have_their_derivatives
+                gated_activations_have_their_values_and_derivatives
+                unfit_activations_are_refused
+                activations_give_the_same_bits_in_every_run
+            }
+            rotary {
+                rotations_have_their_values
+                rotating_back_undoes_a_rotation
+                unfit_rotations_are_refused
+            }
+            loss {
+                cross_entropy_has_its_values_and_derivative
+                one_gradient_serves_every_loss
+                rows_of_logits_are_apart
+                a_target_outside_the_classes_is_an_error
+                unfit_losses_are_refused
+                losses_have_the_same_bits_in_every_run
+            }
+            attention {
+                attention_has_its_values_and_derivative
+                causal_attention_is_aligned_at_the_end
+                large_scores_and_hidden_keys_do_no_harm
+                operands_may_share_a_buffer
+                unfit_attention_is_refused
+                attention_gives_the_same_bits_in_every_run
+            }
+            optim {
+                adamw_steps_have_their_values
+                late_adamw_steps_are_finite
+                sgd_steps_have_their_values
+                updates_do_not_depend_on_the_cut
+                unfit_updates_are_refused
+                updates_give_the_same_bits_in_every_run
+            }
+            sums {
+                squares_are_summed_in_blocks
+                sums_of_squares_do_not_depend_on_the_cut
+                one_value_that_is_not_finite_is_found
+                values_around_a_view_may_be_nan
+                tree_sums_have_their_values
+                tree_sums_add_along_the_tree
+                unfit_sums_are_refused
+                sums_give_the_same_bits_in_every_run
             }
             bug_cases {
                 ce_01_ignored_rows_have_neither_loss_nor_gradient

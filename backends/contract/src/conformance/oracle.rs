@@ -7,6 +7,8 @@ use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use crate::{Activation, BinaryOp, CompareOp, ReduceKind, UnaryOp};
 
+pub mod fused;
+
 /// A function of one operand.
 pub fn unary(op: UnaryOp, x: f64) -> f64 {
     match op {
@@ -197,4 +199,51 @@ pub fn softmax_backward(y: &[f64], dy: &[f64], columns: usize) -> Vec<f64> {
         out.extend(y.iter().zip(dy).map(|(y, dy)| y * (dy - along)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_function_has_its_published_values() {
+        // Abramowitz and Stegun, table 7.1.
+        for (x, want) in [(0.0, 0.0), (0.5, 0.5204998778), (1.0, 0.8427007929), (2.0, 0.9953222650)]
+        {
+            assert!((erf(x) - want).abs() < 1e-10, "erf({x}) = {}", erf(x));
+            assert_eq!(erf(-x), -erf(x));
+        }
+        assert!((erf(5.9) - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn slopes_are_those_of_differences() {
+        let activations =
+            [Activation::Gelu, Activation::GeluTanh, Activation::Silu, Activation::Relu];
+        let mut ops = activations.map(UnaryOp::Activation).to_vec();
+        ops.extend([UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Sqrt, UnaryOp::Log, UnaryOp::Cos]);
+        ops.extend([UnaryOp::Reciprocal, UnaryOp::Power(2.5), UnaryOp::Abs, UnaryOp::Negate]);
+        for op in ops {
+            for x in [0.3, 0.9, 2.1] {
+                let step = 1e-5;
+                let got = (unary(op, x + step) - unary(op, x - step)) / (2.0 * step);
+                assert!((got - slope(op, x)).abs() < 1e-8, "{op:?} at {x}: {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_softmax_is_that_of_differences() {
+        let (x, dy) = ([0.1, -0.7, 0.4, 1.0, 0.2, -0.3], [0.5, -1.0, 0.25, 2.0, 1.0, -0.5]);
+        let gradient = softmax_backward(&softmax(&x, 3), &dy, 3);
+        for index in 0..6 {
+            let moved = |step: f64| -> f64 {
+                let mut x = x;
+                x[index] += step;
+                softmax(&x, 3).iter().zip(&dy).map(|(y, dy)| y * dy).sum()
+            };
+            let got = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!((got - gradient[index]).abs() < 1e-9, "element {index}");
+        }
+    }
 }
