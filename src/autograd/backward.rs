@@ -1,9 +1,9 @@
 //! The reverse walk.
 //!
-//! First the reachable graph is discovered, so that a leaf's gradient is known to be complete at its
-//! last contribution and not only at the end of the walk. Then nodes are taken in descending order
-//! of creation: every user of a value comes before the value itself. Both passes are loops; a graph
-//! may be as deep as memory allows.
+//! First the reachable graph is discovered, so that a leaf's gradient is known to be complete at
+//! its last contribution and not only at the end of the walk. Then nodes are taken in descending
+//! order of creation: every user of a value comes before the value itself. Both passes are loops; a
+//! graph may be as deep as memory allows.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -272,29 +272,31 @@ impl<D: Device> Accumulate<D> for Inputs<'_, '_, '_, D> {
         &mut self,
         root: &Tensor<D>,
         grad: Tensor<D>,
-        local: &[Arc<Leaf<D>>],
+        local: &[Option<Arc<Leaf<D>>>],
     ) -> Result<()> {
         let Some(origin) = root.origin() else { return Ok(()) };
-        let device = self.walk.device.clone();
-        let mut inner = Forwarded { sink: &mut *self.walk.sink, local, device };
+        let stands_for = local.iter().zip(self.nodes);
+        let local =
+            stands_for.filter_map(|(leaf, node)| Some((leaf.as_ref()?.id(), node.clone()?)));
+        let mut inner = Forwarded { local: local.collect(), walk: &mut *self.walk };
         walk(origin, grad.detach(), &mut inner)
     }
 }
 
-/// Passes contributions of an inner walk on; the outer walk says when a leaf is complete.
-struct Forwarded<'s, D: Device> {
-    sink: &'s mut dyn GradSink<D>,
-    /// Leaves of the inner graph alone; they keep their gradients.
-    local: &'s [Arc<Leaf<D>>],
-    device: D,
+/// Passes contributions of an inner walk on to the outer one, which says when a leaf is complete.
+struct Forwarded<'w, 's, D: Device> {
+    walk: &'w mut Walk<'s, D>,
+    /// Leaves of the inner graph alone, and the nodes of the outer one that they stand for. Adding
+    /// to those at once, in the order of the inner walk, gives the bits that the plain graph would.
+    local: HashMap<LeafId, Arc<Node<D>>>,
 }
 
-impl<D: Device> GradSink<D> for Forwarded<'_, D> {
+impl<D: Device> GradSink<D> for Forwarded<'_, '_, D> {
     fn target(&mut self, leaf: &Arc<Leaf<D>>) -> Result<(Tensor<D>, Store)> {
-        if self.local.iter().any(|local| local.id() == leaf.id()) {
-            return leaf.grad_target(&self.device);
-        }
-        self.sink.target(leaf)
+        let Some(node) = self.local.get(&leaf.id()) else { return self.walk.sink.target(leaf) };
+        let (target, store) = self.walk.target(node)?;
+        self.walk.replace(node, target.clone())?;
+        Ok((target, store))
     }
 
     fn ready(&mut self, _: &Arc<Leaf<D>>) -> Result<()> {

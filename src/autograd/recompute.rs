@@ -60,13 +60,6 @@ impl<D: Device> Rule<D> for Recompute<D> {
             let _guard = Recording::set(true);
             (self.body)(&values)?
         };
-        let own: Vec<Arc<Leaf<D>>> = local.iter().flatten().cloned().collect();
-        inputs.backward_through(&output, grad.tensor().clone(), &own)?;
-        for (input, leaf) in local.iter().enumerate() {
-            if let Some(grad) = leaf.as_ref().and_then(|leaf| leaf.grad()) {
-                inputs.give(input, grad)?;
-            }
-        }
-        Ok(())
+        inputs.backward_through(&output, grad.tensor().clone(), &local)
     }
 }

@@ -13,7 +13,8 @@ use crate::tensor::{Accumulate, Gradient, Rule, Tensor, record};
 
 /// What a strategy does around the passes of a [`Unit`].
 pub trait UnitHooks<D: Device>: Send + Sync {
-    /// The unit is about to run forward, also where that happens again for its derivative.
+    /// The unit is about to run forward. Not called where a unit runs again for its derivative:
+    /// [`UnitHooks::before_backward`] comes before that.
     ///
     /// # Errors
     /// Whatever stops the step.

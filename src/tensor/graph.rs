@@ -55,13 +55,13 @@ pub trait Accumulate<D: Device> {
     /// Adds a tensor that nobody else holds; its memory may be written later.
     fn give(&mut self, input: usize, grad: Tensor<D>) -> Result<()>;
 
-    /// Walks another graph from `root`, into the same leaves; those in `local` belong to that graph
-    /// alone and keep their gradients themselves.
+    /// Walks another graph from `root`, into the same leaves. `local[i]`, where there is one, is a
+    /// leaf of that graph alone that stands for input `i` of this rule.
     fn backward_through(
         &mut self,
         root: &Tensor<D>,
         grad: Tensor<D>,
-        local: &[Arc<Leaf<D>>],
+        local: &[Option<Arc<Leaf<D>>>],
     ) -> Result<()>;
 }
 

@@ -12,8 +12,7 @@ const MOST_LINES_OF_A_FILE: usize = 400;
 pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 
 /// Files that may be longer: path and their longest. May only shrink.
-pub const LONG_FILES: &[(&str, usize)] =
-    &[("backends/contract/src/kernels.rs", 640), ("backends/contract/src/layout.rs", 534)];
+pub const LONG_FILES: &[(&str, usize)] = &[("backends/contract/src/kernels.rs", 640)];
 
 /// Functions have at most 70 lines, or what their entry in `exceptions` says.
 pub fn functions(tree: &Tree, exceptions: &[(&str, &str, usize)]) -> Vec<Finding> {

@@ -35,7 +35,7 @@ impl Layout {
     /// Any shape, strides and offset; [`Layout::check`] tells whether a buffer is long enough.
     ///
     /// # Errors
-    /// A different number of sizes and strides, or a last element beyond what `usize` counts.
+    /// A different number of sizes and strides.
     pub fn strided(shape: &[usize], strides: &[usize], offset: usize) -> Result<Self> {
         if shape.len() != strides.len() {
             let detail = format!("{} sizes and {} strides", shape.len(), strides.len());
@@ -44,14 +44,7 @@ impl Layout {
         let shape = Shape::new(shape)?;
         let mut steps = Shape { dims: [0; MAX_NDIM], ndim: strides.len() };
         steps.dims[..strides.len()].copy_from_slice(strides);
-        let layout = Layout { shape, strides: steps, offset };
-        match layout.last() {
-            Some(last) if last < usize::MAX => Ok(layout),
-            _ => {
-                let detail = format!("{shape:?} strides {strides:?} at {offset} ends beyond usize");
-                Err(Error::shape("layout", detail))
-            }
-        }
+        Ok(Layout { shape, strides: steps, offset })
     }
 
     /// The sizes.
@@ -110,7 +103,11 @@ impl Layout {
         if self.numel() == 0 {
             return Some(self.offset);
         }
-        self.last()?.checked_add(1)
+        let mut last = self.offset;
+        for axis in 0..self.ndim() {
+            last = last.checked_add((self.shape[axis] - 1).checked_mul(self.strides[axis])?)?;
+        }
+        last.checked_add(1)
     }
 
     /// Whether a buffer of `len` elements holds every element.
@@ -203,7 +200,13 @@ impl Layout {
         let mut out = *self;
         out.shape.dims[dim] = len;
         if self.shape[dim] > 0 {
-            out.offset += start * self.strides[dim];
+            let moved = start.checked_mul(self.strides[dim]);
+            out.offset = moved.and_then(|by| self.offset.checked_add(by)).ok_or_else(|| {
+                Error::shape(
+                    "slice",
+                    format!("{start} along {dim} of {self:?} is too far to count"),
+                )
+            })?;
         }
         Ok(out)
     }
@@ -314,7 +317,7 @@ impl Layout {
                 let Some(axis) = new_axis.checked_sub(1) else { return Ok(None) };
                 new_axis = axis;
                 let size = shape[axis];
-                if left % size != 0 {
+                if !left.is_multiple_of(size) {
                     return Ok(None);
                 }
                 out.strides.dims[axis] = step;
@@ -358,16 +361,6 @@ impl Layout {
             index /= size;
         }
         at
-    }
-
-    /// Buffer index of the last element, where an empty dimension counts as one of size 1.
-    fn last(&self) -> Option<usize> {
-        let mut last = self.offset;
-        for axis in 0..self.ndim() {
-            let steps = self.shape[axis].saturating_sub(1);
-            last = last.checked_add(steps.checked_mul(self.strides[axis])?)?;
-        }
-        Some(last)
     }
 
     fn drop_dim(&self, dim: usize) -> Self {

@@ -37,8 +37,8 @@ impl Shape {
             let detail = format!("{} dimensions, at most {MAX_NDIM} are supported", dims.len());
             return Err(Error::shape("shape", detail));
         }
-        let counted = dims.iter().filter(|&&dim| dim != 0);
-        if counted.fold(Some(1usize), |n, &dim| n?.checked_mul(dim)).is_none() {
+        let mut counted = dims.iter().filter(|&&dim| dim != 0);
+        if counted.try_fold(1usize, |n, &dim| n.checked_mul(dim)).is_none() {
             return Err(Error::shape("shape", format!("{dims:?} has too many elements")));
         }
         let mut shape = Shape { dims: [0; MAX_NDIM], ndim: dims.len() };

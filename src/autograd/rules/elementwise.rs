@@ -4,7 +4,7 @@ use sneppx_contract::{
     Activation, BinaryOp, Device, Layout, ReduceKind, Result, Shape, Store, UnaryOp,
 };
 
-use crate::tensor::{Accumulate, Gradient, Rule, Tensor, record};
+use crate::tensor::{Accumulate, Gradient, Rule, Saved, Tensor, record};
 
 macro_rules! unary_methods {
     ($($(#[$doc:meta])* $name:ident => $op:expr;)*) => {
@@ -85,7 +85,7 @@ impl<D: Device> Tensor<D> {
     pub fn unary(&self, op: UnaryOp) -> Result<Tensor<D>> {
         let out = self.empty_like()?;
         self.device().unary(op, self.view(), out.view())?;
-        Ok(record(out, &[self], || Box::new(Unary { op, x: self.detach() })))
+        Ok(record(out, &[self], || Box::new(Unary { op, x: Saved::new(self) })))
     }
 
     /// `scale * x + shift`
@@ -119,7 +119,7 @@ impl<D: Device> Tensor<D> {
         self.device().binary(op, a.view(), b.view(), out.view())?;
         Ok(record(out, &[self, other], || {
             let saves = !matches!(op, BinaryOp::Add | BinaryOp::Subtract);
-            let operands = saves.then(|| (self.detach(), other.detach()));
+            let operands = saves.then(|| (Saved::new(self), Saved::new(other)));
             Box::new(Binary { op, shapes: [*self.shape(), *other.shape()], operands })
         }))
     }
@@ -164,7 +164,7 @@ fn binary_name(op: BinaryOp) -> &'static str {
 
 struct Unary<D: Device> {
     op: UnaryOp,
-    x: Tensor<D>,
+    x: Saved<D>,
 }
 
 impl<D: Device> Rule<D> for Unary<D> {
@@ -173,9 +173,9 @@ impl<D: Device> Rule<D> for Unary<D> {
     }
 
     fn backward(self: Box<Self>, grad: Gradient<D>, inputs: &mut dyn Accumulate<D>) -> Result<()> {
-        let dx = grad.reusable()?;
+        let (x, dx) = (self.x.value()?, grad.reusable()?);
         let device = dx.device();
-        device.unary_backward(self.op, self.x.view(), grad.tensor().view(), dx.view())?;
+        device.unary_backward(self.op, x.view(), grad.tensor().view(), dx.view())?;
         inputs.give(0, dx)
     }
 }
@@ -183,7 +183,7 @@ impl<D: Device> Rule<D> for Unary<D> {
 struct Binary<D: Device> {
     op: BinaryOp,
     shapes: [Shape; 2],
-    operands: Option<(Tensor<D>, Tensor<D>)>,
+    operands: Option<(Saved<D>, Saved<D>)>,
 }
 
 impl<D: Device> Rule<D> for Binary<D> {
@@ -210,6 +210,7 @@ impl<D: Device> Binary<D> {
             let negative = self.op == BinaryOp::Subtract && input == 1;
             return if negative { grad.neg() } else { Ok(grad.clone()) };
         };
+        let (a, b) = (&a.value()?, &b.value()?);
         let (own, other) = if input == 0 { (a, b) } else { (b, a) };
         match (self.op, input) {
             (BinaryOp::Multiply, _) => grad.mul(other),

@@ -3,7 +3,7 @@
 use sneppx_contract::{Device, Error, Result, Shape, Store};
 
 use super::elementwise::{stretch, unstretch};
-use crate::tensor::{Accumulate, Gradient, Rule, Tensor, record};
+use crate::tensor::{Accumulate, Gradient, Rule, Saved, Tensor, record};
 
 impl<D: Device> Tensor<D> {
     /// `self · other` over the last two dimensions, `[..., M, K] · [..., K, N]`; leading
@@ -19,7 +19,7 @@ impl<D: Device> Tensor<D> {
         let out = Tensor::empty(self.device(), self.dtype(), shape)?;
         self.device().matmul(1.0, a.view(), b.view(), 0.0, out.view())?;
         Ok(record(out, &[self, other], || {
-            Box::new(Matmul { a, b, shapes: [*self.shape(), *other.shape()] })
+            Box::new(Matmul { operands: [Saved::new(self), Saved::new(other)] })
         }))
     }
 }
@@ -42,9 +42,7 @@ fn broadcast_leading<D: Device>(
 }
 
 struct Matmul<D: Device> {
-    a: Tensor<D>,
-    b: Tensor<D>,
-    shapes: [Shape; 2],
+    operands: [Saved<D>; 2],
 }
 
 impl<D: Device> Rule<D> for Matmul<D> {
@@ -54,40 +52,41 @@ impl<D: Device> Rule<D> for Matmul<D> {
 
     fn backward(self: Box<Self>, grad: Gradient<D>, inputs: &mut dyn Accumulate<D>) -> Result<()> {
         let dy = grad.tensor();
+        let [left, right] = &self.operands;
+        let (left, right) = (left.value()?, right.value()?);
+        let (a, b) = broadcast_leading(&left, &right)?;
         let transposed = |x: &Tensor<D>| {
             let layout = x.layout().transpose(x.ndim() - 2, x.ndim() - 1)?;
             Ok(x.with_layout(layout))
         };
         // da = dy · bᵀ and db = aᵀ · dy
         if inputs.needs(0) {
-            self.product(dy, &transposed(&self.b)?, 0, self.a.shape(), inputs)?;
+            product(dy, &transposed(&b)?, [a.shape(), left.shape()], 0, inputs)?;
         }
         if inputs.needs(1) {
-            self.product(&transposed(&self.a)?, dy, 1, self.b.shape(), inputs)?;
+            product(&transposed(&a)?, dy, [b.shape(), right.shape()], 1, inputs)?;
         }
         Ok(())
     }
 }
 
-impl<D: Device> Matmul<D> {
-    fn product(
-        &self,
-        left: &Tensor<D>,
-        right: &Tensor<D>,
-        input: usize,
-        full: &Shape,
-        inputs: &mut dyn Accumulate<D>,
-    ) -> Result<()> {
-        let device = left.device().clone();
-        if *full == self.shapes[input] {
-            return inputs.write(input, &mut |out, store| {
-                device.matmul(1.0, left.view(), right.view(), beta(store), out)
-            });
-        }
-        let part = Tensor::empty(&device, left.dtype(), *full)?;
-        device.matmul(1.0, left.view(), right.view(), 0.0, part.view())?;
-        unstretch(&part, &self.shapes[input], input, inputs)
+/// Gives `left · right`, of the first shape, as the gradient of input `input`, of the second.
+fn product<D: Device>(
+    left: &Tensor<D>,
+    right: &Tensor<D>,
+    [full, own]: [&Shape; 2],
+    input: usize,
+    inputs: &mut dyn Accumulate<D>,
+) -> Result<()> {
+    let device = left.device().clone();
+    if full == own {
+        return inputs.write(input, &mut |out, store| {
+            device.matmul(1.0, left.view(), right.view(), beta(store), out)
+        });
     }
+    let part = Tensor::empty(&device, left.dtype(), *full)?;
+    device.matmul(1.0, left.view(), right.view(), 0.0, part.view())?;
+    unstretch(&part, own, input, inputs)
 }
 
 /// The factor on an output's old values.

@@ -25,6 +25,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a model. Without arguments: a small one on the built-in corpus, for about a minute
+    #[command(args_override_self = true)]
     Train(Box<train::TrainArguments>),
     /// Continue a text with a trained model
     Generate(generate::GenerateArguments),

@@ -1,7 +1,7 @@
 //! Layer normalisation and root-mean-square normalisation over the last dimension.
 //!
-//! With `y = x̂ * weight + bias`, `x̂ = (x - mean) * rstd` and `g = dy * weight`, the derivative is
-//! `dx = rstd * (g - mean(g) - x̂ * mean(g * x̂))`; without a mean in the forward pass there is none
+//! With `y = n * weight + bias`, `n = (x - mean) * rstd` and `g = dy * weight`, the derivative is
+//! `dx = rstd * (g - mean(g) - n * mean(g * n))`; without a mean in the forward pass there is none
 //! of `g` in the backward pass either.
 
 use super::scratch::Scratch;
