@@ -50,6 +50,7 @@ fn check_refused(arguments: &[&str], parts: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("empty.txt"), "").unwrap();
     fs::write(folder.path().join("short.txt"), "brief").unwrap();
+    fs::write(folder.path().join("some.txt"), "enough for a few sequences. ".repeat(3)).unwrap();
     fs::write(folder.path().join("bad.toml"), "stepz = 3\n").unwrap();
     fs::write(folder.path().join("type.toml"), "steps = \"many\"\n").unwrap();
     fs::write(folder.path().join("broken.toml"), "steps = = 3\n").unwrap();
@@ -218,7 +219,7 @@ fn settings_that_cannot_be_used_are_named_with_their_values() {
     check_refused(&["--config", "type.toml"], &["steps", "type.toml"]);
     check_refused(&["--config", "broken.toml"], &["broken.toml"]);
     check_refused(&["--config", "nowhere.toml"], &["nowhere.toml"]);
-    check_refused(&["--global-batch", "4000000", "--micro-batch", "1"], &["4000000"]);
+    check_refused(&["--data", "some.txt", "--global-batch", "64"], &["64"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sneppx_contract::{AdamWStep, Device, Error, Result};
 
-use super::group::{all_leaves, check_groups, check_rate};
+use super::group::{all_leaves, check_groups, check_not_negative};
 use super::state::{States, Update};
 use super::{Optimizer, OptimizerState, ParamGroup};
 use crate::tensor::Leaf;
@@ -32,6 +32,36 @@ impl Default for AdamWOptions {
             beta2: 0.999,
             epsilon: 1e-8,
             weight_decay: 0.01,
+        }
+    }
+}
+
+impl AdamWOptions {
+    /// Refuses settings that make no sense.
+    ///
+    /// # Errors
+    /// A decay rate outside `0 <= beta < 1`; anything else that is negative or not finite.
+    pub fn check(&self) -> Result<()> {
+        for (name, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&beta) {
+                return Err(Error::invalid(name, beta, "must lie in 0 <= beta < 1"));
+            }
+        }
+        check_not_negative("learning rate", self.learning_rate)?;
+        check_not_negative("epsilon", self.epsilon)?;
+        check_not_negative("weight decay", self.weight_decay)
+    }
+
+    /// Step number `step` of a run, counted from 1.
+    pub(super) fn kernel_step(&self, step: u64, gradient_scale: f64) -> AdamWStep {
+        AdamWStep {
+            learning_rate: self.learning_rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: self.weight_decay,
+            step,
+            gradient_scale,
         }
     }
 }
@@ -67,16 +97,7 @@ impl<D: Device> AdamW<D> {
     /// Settings that make no sense; a parameter listed twice.
     pub fn new(groups: Vec<ParamGroup<D>>, options: AdamWOptions) -> Result<Self> {
         check_groups(&groups)?;
-        check_rate(options.learning_rate)?;
-        for (name, beta) in [("beta1", options.beta1), ("beta2", options.beta2)] {
-            if !(0.0..1.0).contains(&beta) {
-                return Err(Error::invalid(name, beta, "must lie in 0 <= beta < 1"));
-            }
-        }
-        if !(options.epsilon >= 0.0 && options.epsilon.is_finite()) {
-            let reason = "must be 0 or positive, and finite";
-            return Err(Error::invalid("epsilon", options.epsilon, reason));
-        }
+        options.check()?;
         Ok(AdamW { groups, options, states: States::new(&Self::STATE) })
     }
 }
@@ -88,17 +109,14 @@ impl<D: Device> Optimizer<D> for AdamW<D> {
 
     fn step_scaled(&mut self, gradient_scale: f64) -> Result<()> {
         let options = self.options;
-        self.states.step(&self.groups, |group, update| {
+        self.states.step(&self.groups, gradient_scale, |group, update| {
             let Update { device, step, param, grad, state } = update;
-            let step = AdamWStep {
+            let options = AdamWOptions {
                 learning_rate: options.learning_rate * group.learning_rate_scale,
-                beta1: options.beta1,
-                beta2: options.beta2,
-                epsilon: options.epsilon,
                 weight_decay: group.weight_decay,
-                step,
-                gradient_scale,
+                ..options
             };
+            let step = options.kernel_step(step, gradient_scale);
             device.adamw_step(step, param, grad, state[0].view(), state[1].view())
         })
     }
@@ -108,7 +126,7 @@ impl<D: Device> Optimizer<D> for AdamW<D> {
     }
 
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
-        check_rate(learning_rate)?;
+        check_not_negative("learning rate", learning_rate)?;
         self.options.learning_rate = learning_rate;
         Ok(())
     }

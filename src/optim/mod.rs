@@ -6,15 +6,19 @@
 mod adamw;
 mod clip;
 mod group;
+mod non_finite;
 mod optimizer;
+mod run;
 mod schedule;
 mod sgd;
 mod state;
 
 pub use adamw::{AdamW, AdamWOptions};
-pub use clip::{ClippedNorm, NormType, clip_factor, clip_grad_norm, first_non_finite, grad_norm};
+pub use clip::{ClippedNorm, NormType, clip_factor, clip_grad_norm, grad_norm};
 pub use group::ParamGroup;
+pub use non_finite::{NonFinitePolicy, Verdict, first_non_finite};
 pub use optimizer::Optimizer;
-pub use schedule::Schedule;
+pub use run::{AdamWRun, SgdRun};
+pub use schedule::{DecayForm, Schedule};
 pub use sgd::{Sgd, SgdOptions};
 pub use state::OptimizerState;

@@ -14,10 +14,11 @@ pub trait Optimizer<D: Device> {
 
     /// One step with every gradient multiplied by `gradient_scale` first, for clipping and
     /// unscaling. A parameter without a gradient keeps its value and its state untouched; a frozen
-    /// one too.
+    /// one too. Values are written in place, so whoever holds the same memory sees them change.
     ///
     /// # Errors
-    /// Whatever the device reports.
+    /// A scale that is not finite; a gradient of another shape or dtype than its parameter; a value
+    /// that was taken away. Nothing has changed then. Whatever else the device reports.
     fn step_scaled(&mut self, gradient_scale: f64) -> Result<()>;
 
     /// The learning rate of the next step.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sneppx_contract::{Device, Error, Result, SgdStep};
 
-use super::group::{all_leaves, check_groups, check_rate};
+use super::group::{all_leaves, check_groups, check_not_negative};
 use super::state::{States, Update};
 use super::{Optimizer, OptimizerState, ParamGroup};
 use crate::tensor::Leaf;
@@ -33,6 +33,42 @@ impl Default for SgdOptions {
             dampening: 0.0,
             nesterov: false,
             weight_decay: 0.0,
+        }
+    }
+}
+
+impl SgdOptions {
+    /// Refuses settings that make no sense.
+    ///
+    /// # Errors
+    /// Momentum outside `0 <= m < 1`, dampening outside `0 ..= 1`, anything else that is negative
+    /// or not finite; looking ahead without momentum or with dampening.
+    pub fn check(&self) -> Result<()> {
+        check_not_negative("learning rate", self.learning_rate)?;
+        check_not_negative("weight decay", self.weight_decay)?;
+        if !(0.0..1.0).contains(&self.momentum) {
+            return Err(Error::invalid("momentum", self.momentum, "must lie in 0 <= m < 1"));
+        }
+        if !(0.0..=1.0).contains(&self.dampening) {
+            return Err(Error::invalid("dampening", self.dampening, "must lie in 0 ..= 1"));
+        }
+        if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
+            let value = format!("momentum {}, dampening {}", self.momentum, self.dampening);
+            return Err(Error::invalid("nesterov", value, "needs momentum and no dampening"));
+        }
+        Ok(())
+    }
+
+    /// Step number `step` of a run, counted from 1.
+    pub(super) fn kernel_step(&self, step: u64, gradient_scale: f64) -> SgdStep {
+        SgdStep {
+            learning_rate: self.learning_rate,
+            momentum: self.momentum,
+            dampening: self.dampening,
+            nesterov: self.nesterov,
+            weight_decay: self.weight_decay,
+            step,
+            gradient_scale,
         }
     }
 }
@@ -80,17 +116,7 @@ impl<D: Device> Sgd<D> {
     /// Settings that make no sense; a parameter listed twice.
     pub fn new(groups: Vec<ParamGroup<D>>, options: SgdOptions) -> Result<Self> {
         check_groups(&groups)?;
-        check_rate(options.learning_rate)?;
-        if !(0.0..1.0).contains(&options.momentum) {
-            return Err(Error::invalid("momentum", options.momentum, "must lie in 0 <= m < 1"));
-        }
-        if !(0.0..=1.0).contains(&options.dampening) {
-            return Err(Error::invalid("dampening", options.dampening, "must lie in 0 ..= 1"));
-        }
-        if options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0) {
-            let value = format!("momentum {}, dampening {}", options.momentum, options.dampening);
-            return Err(Error::invalid("nesterov", value, "needs momentum and no dampening"));
-        }
+        options.check()?;
         let names: &[_] = if options.momentum == 0.0 { &[] } else { &Self::STATE };
         Ok(Sgd { groups, options, states: States::new(names) })
     }
@@ -103,17 +129,14 @@ impl<D: Device> Optimizer<D> for Sgd<D> {
 
     fn step_scaled(&mut self, gradient_scale: f64) -> Result<()> {
         let options = self.options;
-        self.states.step(&self.groups, |group, update| {
+        self.states.step(&self.groups, gradient_scale, |group, update| {
             let Update { device, step, param, grad, state } = update;
-            let step = SgdStep {
+            let options = SgdOptions {
                 learning_rate: options.learning_rate * group.learning_rate_scale,
-                momentum: options.momentum,
-                dampening: options.dampening,
-                nesterov: options.nesterov,
                 weight_decay: group.weight_decay,
-                step,
-                gradient_scale,
+                ..options
             };
+            let step = options.kernel_step(step, gradient_scale);
             device.sgd_step(step, param, grad, state.first().map(|buffer| buffer.view()))
         })
     }
@@ -123,7 +146,7 @@ impl<D: Device> Optimizer<D> for Sgd<D> {
     }
 
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
-        check_rate(learning_rate)?;
+        check_not_negative("learning rate", learning_rate)?;
         self.options.learning_rate = learning_rate;
         Ok(())
     }

@@ -56,12 +56,17 @@ impl<D: Device> States<D> {
     }
 
     /// Calls `update` for every parameter of `groups` that is trainable and has a gradient. The
-    /// others keep value, state and count.
+    /// others keep value, state and count. Everything that can be known beforehand is checked
+    /// before the first change.
     pub(super) fn step(
         &mut self,
         groups: &[ParamGroup<D>],
+        gradient_scale: f64,
         mut update: impl FnMut(&ParamGroup<D>, Update<'_, D>) -> Result<()>,
     ) -> Result<()> {
+        check_scale(gradient_scale)?;
+        let leaves = groups.iter().flat_map(|group| &group.leaves);
+        leaves.filter(|leaf| leaf.is_trainable()).try_for_each(|leaf| check_leaf(leaf))?;
         for group in groups {
             for leaf in group.leaves.iter().filter(|leaf| leaf.is_trainable()) {
                 let Some(grad) = leaf.grad() else { continue };
@@ -71,7 +76,7 @@ impl<D: Device> States<D> {
                         entry.insert(State::zero(leaf, grad.device(), self.names)?)
                     }
                 };
-                // A value that lies with gaps is packed first, and the packed one put in place.
+                // A value that lies with gaps is packed first and written back afterwards.
                 let value = leaf.value()?.packed()?;
                 let grad = grad.packed()?;
                 update(
@@ -86,7 +91,7 @@ impl<D: Device> States<D> {
                 )
                 .map_err(|error| error.at(leaf.name()))?;
                 state.step += 1;
-                leaf.set_value(value)?;
+                put_back(leaf, value)?;
             }
         }
         Ok(())
@@ -139,6 +144,42 @@ impl<D: Device> States<D> {
         self.of = of;
         Ok(())
     }
+}
+
+/// Refuses a factor that would spoil every parameter.
+pub(super) fn check_scale(gradient_scale: f64) -> Result<()> {
+    if gradient_scale.is_finite() {
+        return Ok(());
+    }
+    let reason = "would make every parameter NaN; leave out the step instead";
+    Err(Error::invalid("gradient scale", gradient_scale, reason))
+}
+
+fn check_leaf<D: Device>(leaf: &Leaf<D>) -> Result<()> {
+    let Some(grad) = leaf.grad() else { return Ok(()) };
+    leaf.value()?;
+    if grad.shape() != leaf.shape() {
+        let (shape, name) = (leaf.shape(), leaf.name());
+        return Err(Error::shapes_differ("optimizer", name, shape, "its gradient", grad.shape()));
+    }
+    if grad.dtype() != leaf.dtype() {
+        let error = Error::dtype("optimizer", leaf.dtype().name(), grad.dtype());
+        return Err(error.at(format!("the gradient of {}", leaf.name())));
+    }
+    Ok(())
+}
+
+/// Writes a packed value back where it came from, so that it stays in the memory its owner chose;
+/// only elements that share memory (a broadcast) force a new place.
+fn put_back<D: Device>(leaf: &Leaf<D>, packed: Tensor<D>) -> Result<()> {
+    let value = leaf.value()?;
+    if value.layout().is_contiguous() {
+        return Ok(());
+    }
+    if value.layout().may_overlap_itself() {
+        return leaf.set_value(packed);
+    }
+    value.device().copy(packed.view(), value.view())
 }
 
 impl<D: Device> State<D> {

@@ -244,7 +244,10 @@ impl<D: Device> Trainer<D> {
         let per_step = self.flops(tokens) / log.steps.len().max(1) as f64;
         let mut fingerprint = Fingerprint::default();
         fingerprint.add_leaves(&self.leaves)?;
-        for state in self.optimizer.state() {
+        // In path order like the parameters, which the order of the groups is not.
+        let states = self.optimizer.state();
+        let state_of = |leaf: &Arc<Leaf<D>>| states.iter().find(|state| state.name == leaf.name());
+        for state in self.leaves.iter().filter_map(state_of) {
             state.tensors.iter().try_for_each(|(_, tensor)| fingerprint.add(tensor))?;
         }
         Ok(Summary {

@@ -64,3 +64,12 @@ pub fn numbers(optimizer: &dyn Optimizer<Cpu>) -> (u64, Vec<f64>) {
     let values = |(_, tensor): &(String, Tensor<Cpu>)| tensor.to_host().unwrap().to_f64();
     (state.step, state.tensors.iter().flat_map(values).collect())
 }
+
+/// The elements of a tensor, as numbers.
+pub fn numbers_of(tensor: &Tensor<Cpu>) -> Vec<f64> {
+    tensor.to_host().unwrap().to_f64()
+}
+
+pub fn message<T: std::fmt::Debug>(result: sneppx::Result<T>) -> String {
+    result.unwrap_err().to_string()
+}

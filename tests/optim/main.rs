@@ -9,3 +9,7 @@ mod adamw;
 mod sgd;
 mod clip;
 mod schedule;
+mod courses;
+mod groups;
+mod norms;
+mod runs;

@@ -2,7 +2,7 @@
 
 use sneppx::DType;
 use sneppx::cpu::Cpu;
-use sneppx::optim::{AdamW, Optimizer, Schedule};
+use sneppx::optim::{AdamW, DecayForm, Optimizer, Schedule};
 
 use crate::golden::{assert_close, json};
 use crate::leaves::{CpuLeaf, adamw, leaf, step_with, value};
@@ -22,8 +22,8 @@ fn lr_01_every_step_of_the_tables() {
             "linear" => Schedule::linear(peak, min, warmup, total),
             "constant" => Schedule::constant(peak, warmup),
             "wsd_linear" => Schedule::wsd(peak, min, warmup, total, count("decay_steps")),
-            // A course that is not offered.
-            "wsd_sqrt" => continue,
+            "wsd_sqrt" => Schedule::wsd(peak, min, warmup, total, count("decay_steps"))
+                .and_then(|schedule| schedule.with_decay_form(DecayForm::OneMinusSqrt)),
             other => panic!("{name} has shape {other}"),
         };
         let mut schedule = schedule.unwrap();
@@ -39,7 +39,7 @@ fn lr_01_every_step_of_the_tables() {
         assert!(got.iter().all(|&rate| (0.0..=peak).contains(&rate)), "{name}: {got:?}");
         tried += 1;
     }
-    assert_eq!(tried, 8);
+    assert_eq!(tried, 9);
 }
 
 #[test]

@@ -123,7 +123,9 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
         let (dims, scale) = (self.grid.dims, T::Acc::real(self.grid.spec.scale));
         let rows = QUERIES.min(dims.queries - first);
         let width = padded(dims.value_size);
-        s.out.fill(T::Acc::ZERO);
+        if self.grid.seen(first + rows - 1) == 0 {
+            s.out.fill(T::Acc::ZERO);
+        }
         s.max.fill(-T::Acc::INFINITY);
         s.sum.fill(T::Acc::ZERO);
         let few = rows < TILE;
@@ -139,7 +141,7 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
                 let k = self.k.rows(kv, start, keys, &mut s.keys);
                 for row in 0..rows {
                     let out = &mut s.scores[row * KEYS..][..stairs.at(row)];
-                    dots(q.from_row(row), k, padded(dims.head_size), scale, out);
+                    dots(q.at_row(row), k, padded(dims.head_size), scale, out);
                 }
             } else {
                 let [k, _] = self.k.columns(kv, start, keys, &mut s.v, &mut s.keys);
@@ -156,7 +158,7 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
             };
             // SAFETY: scratch of this thread, as large as the sizes say.
             let weights = unsafe { Matrix::new(s.scores.as_ptr(), KEYS, 1) };
-            add_rows_seen(weights, v, rows, stairs, width, &mut s.out, width);
+            add_rows_seen(weights, v, rows, stairs, width, start > 0, &mut s.out, width);
         }
         for row in 0..rows {
             let (sum, max) = (s.sum[row], s.max[row]);
@@ -187,27 +189,33 @@ vectorized! {
         width: usize,
     ) {
         let (max, sum) = state;
-        for row in 0..rows {
-            // Whole lines are folded, vectors of what the tile sees exponentiated.
+        let mut top = [A::ZERO; QUERIES];
+        // Three passes over the rows: what one row waits for, others fill. Whole lines, whatever is
+        // seen of them: loops of a known length need no remainder.
+        for (row, top) in top[..rows].iter_mut().enumerate() {
+            let seen = stairs.at(row);
             let line = &mut scores[row * KEYS..][..KEYS];
-            line[stairs.at(row)..].fill(-A::INFINITY);
-            let top = lanes::max(line);
-            let top = if top > max[row] { top } else { max[row] };
-            let (near, far) = line.split_at_mut(stairs.tile(row));
-            far.fill(A::ZERO);
+            for (key, score) in line.iter_mut().enumerate() {
+                *score = if key < seen { *score } else { -A::INFINITY };
+            }
+            let here = lanes::max(line);
+            *top = if here > max[row] { here } else { max[row] };
+        }
+        for (row, &top) in top[..rows].iter().enumerate() {
+            let line = &mut scores[row * KEYS..][..KEYS];
             if top == -A::INFINITY {
                 // Nothing seen so far: the weights are 0, unless NaN asks to be seen.
-                near.iter_mut().for_each(|x| *x = if *x == top { A::ZERO } else { *x });
+                line.iter_mut().for_each(|x| *x = if *x == top { A::ZERO } else { *x });
             } else {
-                near.iter_mut().for_each(|x| *x = A::exp::<S>(*x - top));
+                line.iter_mut().for_each(|x| *x = A::exp::<S>(*x - top));
             }
-            let total = lanes::sum(line, |x| x);
-            if top != max[row] {
+        }
+        for (row, &top) in top[..rows].iter().enumerate() {
+            let total = lanes::sum(&scores[row * KEYS..][..KEYS], |x| x);
+            if top != max[row] && sum[row] != A::ZERO {
                 let factor = A::exp::<S>(max[row] - top);
                 sum[row] *= factor;
-                if sum[row] != A::ZERO {
-                    out[row * width..][..width].iter_mut().for_each(|x| *x *= factor);
-                }
+                out[row * width..][..width].iter_mut().for_each(|x| *x *= factor);
             }
             sum[row] += total;
             max[row] = top;

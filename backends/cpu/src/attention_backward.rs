@@ -13,7 +13,7 @@ use crate::attention_blocks::{Grid, Heads, HeadsOut, KEYS, Mask, QUERIES, Scratc
 use crate::element::{Float, Number, Real, with_float};
 use crate::math::Math;
 use crate::operands::{Input, Operands};
-use crate::parallel::for_each_index;
+use crate::parallel::for_each_block;
 use crate::products::{Matrix, Stairs, add_columns_seen, add_rows_seen, padded, scores};
 use crate::simd::vectorized;
 
@@ -74,8 +74,13 @@ fn backward<T: Float<Acc: Math>>(
     let dims = grid.dims;
     let work = dims.queries * dims.keys * (dims.head_size + dims.value_size);
     let count = dims.batch * dims.kv_heads;
-    for_each_index(count, dims.batch * dims.heads * work / 4, |index| {
-        task.head(index / dims.kv_heads, index % dims.kv_heads);
+    // A few heads share scratch memory; how many is a matter of sizes.
+    let together = (count / 32).clamp(1, 8);
+    for_each_block(count, together, dims.batch * dims.heads * work / 4, |range| {
+        let mut scratch = BackwardScratch::new(grid);
+        for index in range {
+            task.head(index / dims.kv_heads, index % dims.kv_heads, &mut scratch);
+        }
     });
     Ok(())
 }
@@ -113,8 +118,9 @@ struct BackwardScratch<A> {
 }
 
 impl<A: Real> BackwardScratch<A> {
-    fn new(grid: Grid, queries: usize) -> Self {
+    fn new(grid: Grid) -> Self {
         let dims = grid.dims;
+        let queries = dims.heads / dims.kv_heads * dims.queries;
         let zeros = |len| vec![A::ZERO; len];
         let (rows, keys) = (dims.queries.min(QUERIES), dims.keys.min(KEYS));
         BackwardScratch {
@@ -135,17 +141,19 @@ impl<A: Real> BackwardScratch<A> {
 
 impl<T: Float<Acc: Math>> Task<'_, T> {
     /// All gradients of one key and value head and its query heads.
-    fn head(&self, batch: usize, kv_head: usize) {
+    fn head(&self, batch: usize, kv_head: usize, scratch: &mut BackwardScratch<T::Acc>) {
         let dims = self.grid.dims;
         let shared = dims.heads / dims.kv_heads;
         let heads = kv_head * shared..(kv_head + 1) * shared;
-        let mut scratch = BackwardScratch::new(self.grid, shared * dims.queries);
+        scratch.rows.clear();
+        if dims.keys == 0 {
+            scratch.dq.fill(T::Acc::ZERO);
+        }
         self.read_rows(batch, heads.clone(), &mut scratch.rows);
         for start in (0..dims.keys).step_by(KEYS) {
             let keys = KEYS.min(dims.keys - start);
-            scratch.dk.fill(T::Acc::ZERO);
-            scratch.dv.fill(T::Acc::ZERO);
-            let s = &mut scratch;
+            let mut summed = false;
+            let s = &mut *scratch;
             let kv = [batch, kv_head];
             let [v_columns, _] = self.v.columns(kv, start, keys, &mut s.q_rows, &mut s.v_columns);
             let [k_columns, k_rows] =
@@ -153,7 +161,12 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
             for (index, head) in heads.clone().enumerate() {
                 for first in (0..dims.queries).step_by(QUERIES) {
                     let rows = QUERIES.min(dims.queries - first);
+                    let at = index * dims.queries + first;
                     if self.grid.seen(first + rows - 1) <= start {
+                        if start == 0 {
+                            let width = padded(dims.head_size);
+                            s.dq[at * width..(at + rows) * width].fill(T::Acc::ZERO);
+                        }
                         continue;
                     }
                     let block = Block {
@@ -162,10 +175,16 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
                         rows,
                         start,
                         stairs: self.grid.stairs(first, start, keys),
-                        at: index * dims.queries + first,
+                        at,
+                        add: summed,
                     };
                     self.block(block, [k_columns, v_columns, k_rows], s);
+                    summed = true;
                 }
+            }
+            if !summed {
+                scratch.dk.fill(T::Acc::ZERO);
+                scratch.dv.fill(T::Acc::ZERO);
             }
             let (k_width, v_width) = (padded(dims.head_size), padded(dims.value_size));
             for key in 0..keys {
@@ -212,7 +231,7 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
         s: &mut BackwardScratch<T::Acc>,
     ) {
         let dims = self.grid.dims;
-        let Block { head, first, rows, start, stairs, at } = block;
+        let Block { head, first, rows, start, stairs, at, add } = block;
         let scale = T::Acc::real(self.grid.spec.scale);
         let (k_width, v_width) = (padded(dims.head_size), padded(dims.value_size));
         let q = self.q.packed(head, first, rows, &mut s.q_rows);
@@ -230,10 +249,10 @@ impl<T: Float<Acc: Math>> Task<'_, T> {
         let (weights, dscores) = unsafe {
             (Matrix::new(s.weights.as_ptr(), KEYS, 1), Matrix::new(s.dscores.as_ptr(), KEYS, 1))
         };
-        add_columns_seen(weights, dout, rows, stairs, v_width, &mut s.dv, v_width);
-        add_columns_seen(dscores, q, rows, stairs, k_width, &mut s.dk, k_width);
+        add_columns_seen(weights, dout, rows, stairs, v_width, add, &mut s.dv, v_width);
+        add_columns_seen(dscores, q, rows, stairs, k_width, add, &mut s.dk, k_width);
         let dq = &mut s.dq[at * k_width..];
-        add_rows_seen(dscores, k_rows, rows, stairs, k_width, dq, k_width);
+        add_rows_seen(dscores, k_rows, rows, stairs, k_width, start > 0, dq, k_width);
     }
 }
 
@@ -246,6 +265,8 @@ struct Block {
     stairs: Stairs,
     /// The number of the first query among those of the task.
     at: usize,
+    /// Whether the gradients of these keys have a part already.
+    add: bool,
 }
 
 vectorized! {

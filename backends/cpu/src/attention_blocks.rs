@@ -3,8 +3,8 @@
 //! A block is lent out where it lies if the product can read it there; otherwise it is widened,
 //! padded or turned around into scratch memory.
 
+use sneppx_contract::Attention;
 use sneppx_contract::check::AttentionDims;
-use sneppx_contract::{Attention, Element};
 
 use crate::element::{Float, Number, Real, Stored};
 use crate::operands::{Input, Output};
@@ -80,7 +80,7 @@ impl<T: Float> Heads<'_, T> {
         scratch: &mut Scratch<T::Acc>,
     ) -> Matrix<T::Acc> {
         let (from, row, column) = self.locate(head, first);
-        if T::NATIVE && column == 1 && self.0.layout().shape()[3] % WIDTH == 0 {
+        if T::NATIVE && column == 1 && self.0.layout().shape()[3].is_multiple_of(WIDTH) {
             // SAFETY: as in `numbers`; the rows have no gaps and need no padding.
             return unsafe { Matrix::new(from.cast(), row, 1) };
         }
@@ -221,43 +221,21 @@ impl Mask<'_> {
 
 vectorized! {
     /// Rows of `columns` elements to columns; both sizes are multiples of [`WIDTH`].
+    ///
+    /// Squares of four by four are what the compiler turns into shuffles.
     fn transpose[S, A: Real](from: &[A], columns: usize, to: &mut [A]) {
         let rows = from.len() / columns.max(1);
-        for row in (0..rows).step_by(WIDTH) {
-            for column in (0..columns).step_by(WIDTH) {
-                let mut square = [[A::ZERO; WIDTH]; WIDTH];
-                for (at, line) in square.iter_mut().enumerate() {
-                    let start = (row + at) * columns + column;
-                    line.copy_from_slice(&from[start..start + WIDTH]);
+        for row in (0..rows).step_by(4) {
+            let from = &from[row * columns..(row + 4) * columns];
+            let (upper, lower) = from.split_at(2 * columns);
+            let ((a, b), (c, d)) = (upper.split_at(columns), lower.split_at(columns));
+            let lines = a.as_chunks::<4>().0.iter().zip(b.as_chunks::<4>().0);
+            let lines = lines.zip(c.as_chunks::<4>().0).zip(d.as_chunks::<4>().0);
+            for (square, (((a, b), c), d)) in lines.enumerate() {
+                let to = &mut to[4 * square * rows + row..][..3 * rows + 4];
+                for at in 0..4 {
+                    to[at * rows..][..4].copy_from_slice(&[a[at], b[at], c[at], d[at]]);
                 }
-                exchange::<A, 8>(&mut square);
-                exchange::<A, 4>(&mut square);
-                exchange::<A, 2>(&mut square);
-                exchange::<A, 1>(&mut square);
-                for (at, line) in square.iter().enumerate() {
-                    let start = (column + at) * rows + row;
-                    to[start..start + WIDTH].copy_from_slice(line);
-                }
-            }
-        }
-    }
-}
-
-/// Exchanges the off-diagonal squares of `STEP` rows and columns in each square of twice that size:
-/// four such steps transpose sixteen rows, and each is a shuffle of two registers.
-#[inline(always)]
-fn exchange<A: Real, const STEP: usize>(square: &mut [[A; WIDTH]; WIDTH]) {
-    for upper in 0..WIDTH {
-        if upper & STEP != 0 {
-            continue;
-        }
-        let lower = upper + STEP;
-        let (above, below) = (square[upper], square[lower]);
-        for lane in 0..WIDTH {
-            if lane & STEP == 0 {
-                square[lower][lane] = above[lane + STEP];
-            } else {
-                square[upper][lane] = below[lane - STEP];
             }
         }
     }

@@ -25,21 +25,42 @@ pub(crate) fn sums<T: Real, const M: usize, const N: usize>(
     let mut lanes = [[T::ZERO; LANES]; N];
     let whole = len - len % LANES;
     for start in (0..whole).step_by(LANES) {
-        let chunks = runs.map(|run| &run[start..start + LANES]);
+        let mut chunks = [&runs[0][..0]; M];
+        for at in 0..M {
+            chunks[at] = &runs[at][start..start + LANES];
+        }
         for lane in 0..LANES {
-            let values = term(chunks.map(|chunk| chunk[lane]));
-            for at in 0..N {
-                lanes[at][lane] += values[at];
-            }
+            add_terms(&mut lanes, lane, &chunks, lane, &term);
         }
     }
     for index in whole..len {
-        let values = term(runs.map(|run| run[index]));
-        for at in 0..N {
-            lanes[at][index - whole] += values[at];
-        }
+        add_terms(&mut lanes, index - whole, &runs, index, &term);
     }
-    lanes.map(|lanes| join(lanes, |a, b| a + b))
+    let mut totals = [T::ZERO; N];
+    for at in 0..N {
+        totals[at] = join(&mut lanes[at], |a, b| a + b);
+    }
+    totals
+}
+
+/// Adds the terms of element `index` of the runs to one lane. Plain loops: closures over arrays are
+/// not always inlined, and what is not inlined is not vectorised.
+#[inline(always)]
+fn add_terms<T: Real, const M: usize, const N: usize>(
+    lanes: &mut [[T; LANES]; N],
+    lane: usize,
+    runs: &[&[T]; M],
+    index: usize,
+    term: &impl Fn([T; M]) -> [T; N],
+) {
+    let mut values = [T::ZERO; M];
+    for at in 0..M {
+        values[at] = runs[at][index];
+    }
+    let terms = term(values);
+    for at in 0..N {
+        lanes[at][lane] += terms[at];
+    }
 }
 
 /// The largest number of a run; `-inf` if there is none. NaN is passed over: whoever subtracts the
@@ -58,12 +79,12 @@ pub(crate) fn max<T: Real>(values: &[T]) -> T {
     for (lane, &value) in lanes.iter_mut().zip(rest) {
         *lane = larger(*lane, value);
     }
-    join(lanes, larger)
+    join(&mut lanes, larger)
 }
 
 /// Joins the lanes as a tree: the upper half to the lower, until one is left.
 #[inline(always)]
-fn join<T: Real>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
+fn join<T: Real>(lanes: &mut [T; LANES], join: impl Fn(T, T) -> T) -> T {
     let mut half = LANES / 2;
     while half > 0 {
         for lane in 0..half {

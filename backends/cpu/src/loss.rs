@@ -71,7 +71,9 @@ fn read_targets(spec: CrossEntropy, view: V<'_>, classes: usize) -> Result<Vec<O
         (0..view.numel())
             .map(|row| {
                 // SAFETY: the place belongs to the view, and nothing is written.
-                let target = unsafe { targets.pointer().add(row * stride).read() };
+                let target: T = unsafe { targets.pointer().add(row * stride).read() };
+                // One of the two index types is this one already.
+                #[allow(clippy::useless_conversion)]
                 let target = i64::from(target);
                 if target == spec.ignore_index {
                     return Ok(None);

@@ -229,7 +229,7 @@ vectorized! {
             let g = S::mul_add(decay, *param, grad * scale);
             *buffer = if first { g } else { S::mul_add(factor, *buffer, rest * g) };
             let update = if step.nesterov { S::mul_add(factor, *buffer, g) } else { *buffer };
-            *param = *param - rate * update;
+            *param -= rate * update;
         }
     }
 }

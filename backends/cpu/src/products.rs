@@ -43,7 +43,7 @@ impl<A> Matrix<A> {
     }
 
     /// The matrix from row `row` on.
-    pub(crate) fn from_row(self, row: usize) -> Self {
+    pub(crate) fn at_row(self, row: usize) -> Self {
         Matrix { start: self.start.wrapping_add(row * self.row), ..self }
     }
 
@@ -100,11 +100,14 @@ vectorized! {
             let columns = stairs.tile(row);
             let out = &mut out[row * pitch..];
             // SAFETY: the promise of `Matrix::new`.
-            unsafe { row_tile::<S, A>(a, row..rows, b, 0..inner, columns, out, pitch, Some(scale)) };
+            unsafe {
+                row_tile::<S, A>(a, row..rows, b, 0..inner, columns, out, pitch, Some(scale));
+            }
         }
     }
 
-    /// `out[i, j] += sum over k of a[i, k] * b[k, j]`, `k` running over what row `i` sees.
+    /// `out[i, j] += sum over k of a[i, k] * b[k, j]`, `k` running over what row `i` sees; `=`
+    /// without `add`.
     ///
     /// `a` is `rows x padded(limit)`, 0 where nothing is seen, `b` is `limit x columns`; rows of
     /// `out` have `pitch >= columns` elements, and `columns` is a multiple of [`WIDTH`].
@@ -114,18 +117,21 @@ vectorized! {
         rows: usize,
         stairs: Stairs,
         columns: usize,
+        add: bool,
         out: &mut [A],
         pitch: usize,
     ) {
+        let scale = if add { None } else { Some(A::ONE) };
         for row in (0..rows).step_by(TILE) {
             let seen = stairs.at((row + TILE).min(rows) - 1);
             let out = &mut out[row * pitch..];
             // SAFETY: the promise of `Matrix::new`.
-            unsafe { row_tile::<S, A>(a, row..rows, b, 0..seen, columns, out, pitch, None) };
+            unsafe { row_tile::<S, A>(a, row..rows, b, 0..seen, columns, out, pitch, scale) };
         }
     }
 
-    /// `out[j, c] += sum over i of a[i, j] * b[i, c]`, `i` running over the rows that see `j`.
+    /// `out[j, c] += sum over i of a[i, j] * b[i, c]`, `i` running over the rows that see `j`; `=`
+    /// without `add`.
     ///
     /// `a` is `rows x limit`, 0 where nothing is seen, `b` is `rows x columns`; rows of `out` have
     /// `pitch >= columns` elements, and `columns` is a multiple of [`WIDTH`].
@@ -135,22 +141,24 @@ vectorized! {
         rows: usize,
         stairs: Stairs,
         columns: usize,
+        add: bool,
         out: &mut [A],
         pitch: usize,
     ) {
+        let scale = if add { None } else { Some(A::ONE) };
         let a = a.transposed();
         for row in (0..stairs.limit).step_by(TILE) {
             let inner = stairs.first(row).min(rows)..rows;
             let out = &mut out[row * pitch..];
             // SAFETY: the promise of `Matrix::new`.
             unsafe {
-                row_tile::<S, A>(a, row..stairs.limit, b, inner, columns, out, pitch, None);
+                row_tile::<S, A>(a, row..stairs.limit, b, inner, columns, out, pitch, scale);
             }
         }
     }
 
-    /// `out[j] = scale * sum over k of a[k] * b[j, k]` for vectors of `columns` elements, a multiple of
-    /// [`WIDTH`].
+    /// `out[j] = scale * sum over k of a[k] * b[j, k]` for vectors of `columns` elements, a
+    /// multiple of [`WIDTH`].
     ///
     /// `a` is `1 x columns`, `b` is `out.len() x columns`, the rows of both without gaps.
     pub(crate) fn dots[S, A: Real](
@@ -193,7 +201,7 @@ pub(crate) fn join<A: Real>(mut lanes: [A; WIDTH]) -> A {
     let mut half = WIDTH / 2;
     while half > 0 {
         for lane in 0..half {
-            lanes[lane] = lanes[lane] + lanes[lane + half];
+            lanes[lane] += lanes[lane + half];
         }
         half /= 2;
     }

@@ -1,8 +1,8 @@
 //! Views seen as rows over their last dimension.
 //!
-//! A row that lies in one piece and holds its own type of arithmetic is lent out as it is. Any other
-//! goes through scratch memory: strided rows, rows of 16-bit floats, and inputs that are about to
-//! be overwritten. Kernels thus have one loop, over slices that do not overlap.
+//! A row that lies in one piece and holds its own type of arithmetic is lent out as it is. Any
+//! other goes through scratch memory: strided rows, rows of 16-bit floats, and inputs that are
+//! about to be overwritten. Kernels thus have one loop, over slices that do not overlap.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -205,7 +205,7 @@ mod tests {
     fn doubled<T: Float>(values: &[T], from: Layout, to: Layout) -> Vec<f64> {
         let device = Cpu::new(CpuOptions { threads: Some(1) }).unwrap();
         let x = device.upload(T::host_slice(values)).unwrap();
-        let out = device.upload(T::host_slice(&vec![T::from_f64(0.0); 24])).unwrap();
+        let out = device.upload(T::host_slice(&[T::from_f64(0.0); 24])).unwrap();
         {
             let operands = Operands::of("trial");
             let out = RowTarget::new(operands.output::<T>(View::new(&out, to)).unwrap()).unwrap();

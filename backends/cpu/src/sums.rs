@@ -99,22 +99,25 @@ fn tree<'a, T: Float>(name: &'static str, nodes: &[V<'a>], out: V<'a>) -> Result
     let (count, columns) = (out.rows.count, out.rows.columns);
     let parts = columns.div_ceil(PART).max(1);
     let cost = count * columns * nodes.len();
-    for_each_block(count * parts, (16 / parts).max(1), cost, |task| {
-        let (mut counter, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+    for_each_block(count * parts, 16, cost, |task| {
+        let mut scratch = [const { Vec::new() }; 3];
+        let [from_left, from_right, to] = &mut scratch;
+        let mut counter = vec![[T::Acc::ZERO; PART]; nodes.len().ilog2() as usize + 1];
         for index in task {
             let (row, start) = (index / parts, index % parts * PART);
             let part = start..columns.min(start + PART);
-            counter.resize_with(nodes.len().ilog2() as usize + 1, || vec![T::Acc::ZERO; PART]);
             // SAFETY: tasks have parts of their own, read before they are written.
             unsafe {
-                let len = part.len();
-                let read = |node: usize, to: &mut [T::Acc], from: &mut Vec<T::Acc>| {
-                    to.copy_from_slice(nodes[node].read(row, part.clone(), from));
+                // Neighbouring nodes are joined as they are read.
+                let mut pair = |number: usize, sum: &mut [T::Acc]| {
+                    let left = nodes[2 * number].read(row, part.clone(), from_left);
+                    match nodes.get(2 * number + 1) {
+                        Some(right) => add(left, right.read(row, part.clone(), from_right), sum),
+                        None => sum.copy_from_slice(left),
+                    }
                 };
-                let total = add_tree(nodes.len(), len, &mut counter, |node, to| {
-                    read(node, to, &mut from);
-                });
-                out.write(row, part.clone(), &mut to, |out| out.copy_from_slice(total));
+                let total = add_tree(nodes.len().div_ceil(2), part.len(), &mut counter, &mut pair);
+                out.write(row, part.clone(), to, |out| out.copy_from_slice(total));
             }
         }
     });
@@ -123,29 +126,31 @@ fn tree<'a, T: Float>(name: &'static str, nodes: &[V<'a>], out: V<'a>) -> Result
 
 /// A binary counter of partial sums: slot `level` holds a whole node of that level while bit
 /// `level` of the number of nodes so far is set. At the end the right edge is joined upwards.
-fn add_tree<A: Real>(
+fn add_tree<'c, A: Real>(
     nodes: usize,
     len: usize,
-    counter: &mut [Vec<A>],
-    mut read: impl FnMut(usize, &mut [A]),
-) -> &[A] {
-    let mut carry = vec![A::ZERO; len];
+    counter: &'c mut [[A; PART]],
+    read: &mut impl FnMut(usize, &mut [A]),
+) -> &'c [A] {
+    let mut carry = [A::ZERO; PART];
     for node in 0..nodes {
-        read(node, &mut carry);
         let mut level = 0;
+        if node & 1 == 0 {
+            read(node, &mut counter[0][..len]);
+            continue;
+        }
+        read(node, &mut carry[..len]);
         while node >> level & 1 == 1 {
-            add(&counter[level][..len], &mut carry);
+            add_to(&counter[level][..len], &mut carry[..len]);
             level += 1;
         }
-        counter[level][..len].copy_from_slice(&carry);
+        counter[level][..len].copy_from_slice(&carry[..len]);
     }
     let lowest = nodes.trailing_zeros() as usize;
     for level in lowest + 1..counter.len() {
         if nodes >> level & 1 == 1 {
             let (below, above) = counter.split_at_mut(level);
-            carry.copy_from_slice(&below[lowest][..len]);
-            add(&above[0][..len], &mut carry);
-            below[lowest][..len].copy_from_slice(&carry);
+            add_to(&above[0][..len], &mut below[lowest][..len]);
         }
     }
     &counter[lowest][..len]
@@ -157,12 +162,17 @@ vectorized! {
     }
 
     fn are_finite[S, A: Real](x: &[A]) -> bool {
-        // A finite number minus itself is 0, anything else is NaN.
-        let differences = lanes::sum(x, |x| x - x);
-        differences == A::ZERO
+        // A finite number times 0 is 0, anything else is NaN.
+        lanes::sum(x, |x| x * A::ZERO) == A::ZERO
     }
 
-    fn add[S, A: Real](left: &[A], right: &mut [A]) {
+    fn add[S, A: Real](left: &[A], right: &[A], out: &mut [A]) {
+        for ((out, &left), &right) in out.iter_mut().zip(left).zip(right) {
+            *out = left + right;
+        }
+    }
+
+    fn add_to[S, A: Real](left: &[A], right: &mut [A]) {
         for (right, &left) in right.iter_mut().zip(left) {
             *right = left + *right;
         }
