@@ -250,6 +250,17 @@ pub fn row_vector<B: Buffer>(
     shape(operation, name, vector, &[rows])
 }
 
+/// The weight of the uniform part of a cross entropy.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for a number outside `0 ..= 1`.
+pub fn label_smoothing(weight: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&weight) {
+        return Ok(());
+    }
+    Err(Error::invalid("label smoothing", weight, "must lie in 0 ..= 1"))
+}
+
 /// Logits `[N, V]`, targets `[N]` and two row vectors; gives `(N, V)`.
 pub fn cross_entropy<B: Buffer>(
     logits: View<'_, B>,

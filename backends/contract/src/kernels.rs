@@ -244,7 +244,7 @@ pub enum Rotation {
 pub const SUM_BLOCK: usize = 4096;
 
 /// The inputs of [`Kernels::normalize`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NormOperands<'a, B> {
     /// `[..., C]`
     pub x: crate::View<'a, B>,
@@ -255,6 +255,15 @@ pub struct NormOperands<'a, B> {
     /// `[C]`, the shift.
     pub bias: Option<crate::View<'a, B>>,
 }
+
+// By hand: derived, they would ask for a buffer that can be copied, which none can.
+impl<B> Clone for NormOperands<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for NormOperands<'_, B> {}
 
 /// What a device can compute.
 pub trait Kernels: Memory {

@@ -110,12 +110,14 @@ impl Layout {
         last.checked_add(1)
     }
 
-    /// Whether a buffer of `len` elements holds every element.
+    /// Whether a buffer of `len` elements holds every element. A layout of no elements fits any
+    /// buffer, wherever it starts: slicing an empty tensor moves its offset.
     ///
     /// # Errors
     /// [`Error::Shape`] with both numbers.
     pub fn check(&self, operation: &'static str, len: usize) -> Result<()> {
         match self.end() {
+            _ if self.numel() == 0 => Ok(()),
             Some(end) if end <= len => Ok(()),
             _ => {
                 let detail = format!("{self:?} does not fit into a buffer of {len} elements");

@@ -60,9 +60,10 @@ pub(crate) fn cross_entropy_backward(
     })
 }
 
-/// The class of each row, `None` where it is ignored.
+/// The class of each row, `None` where it is ignored. The settings are checked on the way.
 fn read_targets(spec: CrossEntropy, view: V<'_>, classes: usize) -> Result<Vec<Option<usize>>> {
     const NAME: &str = "cross_entropy";
+    check::label_smoothing(spec.label_smoothing)?;
     let operands = Operands::of(NAME);
     with_index!(NAME, view.dtype(), T => {
         let targets = operands.input::<T>(view)?;

@@ -83,12 +83,17 @@ pub(crate) fn normalize_backward(
     })
 }
 
+/// Rows of no elements have no statistics.
 fn check_statistics(
     operation: &'static str,
     statistics: V<'_>,
     rows: usize,
     of: V<'_>,
 ) -> Result<()> {
+    if of.layout.shape().last() == Some(&0) {
+        let detail = format!("the rows of {:?} have no elements", of.layout.shape());
+        return Err(Error::shape(operation, detail));
+    }
     check::fits(operation, statistics)?;
     check::dtype(operation, statistics, of.dtype().accumulator())?;
     check::shape(operation, "statistics", statistics, &[2, rows])

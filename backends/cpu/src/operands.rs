@@ -106,7 +106,7 @@ impl<'a> Operands<'a> {
             if !output.buffer_is(view) || disjoint(&output.layout, &view.layout) {
                 continue;
             }
-            if output.layout != view.layout {
+            if !same_places(&output.layout, &view.layout) {
                 return Err(self.overlap(view, &output.layout));
             }
             in_place = true;
@@ -223,6 +223,15 @@ fn offset(view: View<'_, CpuBuffer>) -> usize {
     if view.numel() == 0 { 0 } else { view.layout.offset() }
 }
 
+/// Whether two layouts name the same element at every index. A dimension of size 1 has no second
+/// element for its stride to lead to.
+fn same_places(left: &Layout, right: &Layout) -> bool {
+    let strides = left.strides().iter().zip(right.strides());
+    left.offset() == right.offset()
+        && left.shape() == right.shape()
+        && left.shape().iter().zip(strides).all(|(&size, (left, right))| size == 1 || left == right)
+}
+
 /// Whether two layouts provably name no common element: their extents do not meet, or they are
 /// different columns of rows of one length.
 pub(crate) fn disjoint(left: &Layout, right: &Layout) -> bool {
@@ -323,6 +332,17 @@ mod tests {
             assert!(message.contains("trial") && message.contains("overlap"), "{message}");
         }
         operands.output::<f32>(view(4, 4)).unwrap();
+    }
+
+    #[test]
+    fn strides_of_dimensions_of_size_1_make_no_other_view() {
+        let buffer = CpuBuffer::from_pool(&Arc::default(), DType::F32, 8).unwrap();
+        let operands = Operands::of("trial");
+        operands.output::<f32>(View::new(&buffer, layout(&[4, 1], &[1, 1], 0))).unwrap();
+        let same = View::new(&buffer, layout(&[4, 1], &[1, 0], 0));
+        assert!(operands.input_in_place::<f32>(same).unwrap().in_place());
+        let other = View::new(&buffer, layout(&[4, 1], &[2, 1], 0));
+        assert!(operands.input_in_place::<f32>(other).is_err());
     }
 
     #[test]

@@ -21,16 +21,39 @@
 
 use crate::{Blame, Device, Result};
 
+/// What a function gives on a device and on its composed twin, as an array.
+macro_rules! on_both {
+    ($device:expr, $run:ident($($argument:expr),* $(,)?)) => {
+        [
+            $run($device, $($argument),*)?,
+            $run(&$crate::conformance::composed::Composed::of($device), $($argument),*)?,
+        ]
+    };
+}
+
 pub mod composed;
 pub mod oracle;
 pub mod placed;
 pub mod refusal;
 pub mod tolerance;
 
+pub mod activation;
+pub mod attention;
 pub mod bug_cases;
 pub mod communicator;
 pub mod elementwise;
+pub mod functions;
+pub mod index;
+pub mod loss;
+pub mod matmul;
 pub mod memory;
+pub mod norm;
+pub mod optim;
+pub mod random;
+pub mod reduce;
+pub mod rotary;
+pub mod softmax;
+pub mod sums;
 
 /// One promise of the contract.
 #[derive(Debug)]
@@ -73,6 +96,142 @@ macro_rules! for_each_device_promise {
             }
             elementwise {
                 fill_rounds_to_the_dtype
+                fill_keeps_special_values
+                an_output_that_repeats_elements_is_refused
+                copy_moves_values_between_any_layouts
+                copy_changes_no_bit
+                copy_repeats_along_strides_of_zero
+                copy_within_a_buffer_needs_views_apart
+                operands_that_disagree_are_refused
+                cast_converts_between_all_dtypes
+                cast_rounds_to_nearest_even
+                cast_to_integers_truncates_and_saturates
+                scaled_add_is_a_scaled_sum
+                scaled_add_without_old_values_does_not_read_them
+                scaled_add_takes_repeated_and_equal_views
+                moved_and_mixed_values_have_the_same_bits_in_every_run
+            }
+            functions {
+                unary_functions_have_their_values
+                unary_functions_keep_their_limits
+                integers_are_negated_squared_and_made_positive
+                unary_functions_have_their_derivatives
+                the_derivative_at_a_corner_is_zero
+                binary_functions_have_their_values
+                binary_functions_broadcast
+                integer_arithmetic_wraps
+                extremes_with_nan_are_nan
+                comparisons_give_zero_or_one
+                large_integers_are_told_apart
+                selection_takes_one_or_the_other
+                what_is_not_selected_does_not_matter
+                functions_of_operands_that_disagree_are_refused
+                functions_give_the_same_bits_in_every_run
+            }
+            reduce {
+                sums_run_over_any_dimensions
+                extremes_run_over_any_dimensions
+                sums_of_integers_are_exact
+                an_extreme_of_nan_is_nan
+                extremes_of_infinities_are_infinite
+                long_sums_keep_their_digits
+                sums_can_be_added_to_old_values
+                the_sum_of_nothing_is_zero
+                repeated_elements_are_summed_each_time
+                the_bits_of_a_sum_depend_on_shapes_alone
+                shapes_that_do_not_reduce_are_refused
+            }
+            matmul {
+                products_have_their_values
+                products_take_any_layout
+                products_are_scaled_and_added
+                a_product_over_nothing_is_zero
+                one_matrix_serves_a_batch
+                products_of_16_bit_floats_are_summed_in_f32
+                nan_stays_in_its_row
+                products_have_the_same_bits_in_every_run
+                matrices_that_do_not_fit_are_refused
+                products_of_unfit_operands_are_refused
+            }
+            index {
+                index_select_picks_rows
+                no_indices_are_fine
+                an_index_outside_the_table_is_an_error
+                an_index_error_says_where
+                index_add_adds_rows
+                index_add_adds_in_ascending_order
+                index_add_sums_16_bit_floats_in_f32
+                index_add_gives_the_same_bits_in_every_run
+                unfit_tables_and_indices_are_refused
+            }
+            random {
+                random_numbers_are_those_of_the_stream
+                random_numbers_do_not_depend_on_the_cut
+                random_integers_are_refused
+                dropout_keeps_what_the_stream_says
+                dropped_values_do_not_matter
+                unfit_dropout_is_refused
+            }
+            softmax {
+                softmax_has_its_values
+                softmax_rows_sum_to_one
+                softmax_gives_hidden_elements_nothing
+                softmax_has_its_derivative
+                unfit_softmax_is_refused
+                softmax_gives_the_same_bits_in_every_run
+            }
+            norm {
+                normalisations_have_their_values
+                normalisations_work_in_place
+                normalisations_have_their_derivatives
+                unfit_normalisations_are_refused
+                normalisations_give_the_same_bits_in_every_run
+            }
+            activation {
+                activations_with_a_bias_have_their_values
+                activations_with_a_bias_have_their_derivatives
+                gated_activations_have_their_values_and_derivatives
+                unfit_activations_are_refused
+                activations_give_the_same_bits_in_every_run
+            }
+            rotary {
+                rotations_have_their_values
+                rotating_back_undoes_a_rotation
+                unfit_rotations_are_refused
+            }
+            loss {
+                cross_entropy_has_its_values_and_derivative
+                one_gradient_serves_every_loss
+                rows_of_logits_are_apart
+                a_target_outside_the_classes_is_an_error
+                unfit_losses_are_refused
+                losses_have_the_same_bits_in_every_run
+            }
+            attention {
+                attention_has_its_values_and_derivative
+                causal_attention_is_aligned_at_the_end
+                large_scores_and_hidden_keys_do_no_harm
+                operands_may_share_a_buffer
+                unfit_attention_is_refused
+                attention_gives_the_same_bits_in_every_run
+            }
+            optim {
+                adamw_steps_have_their_values
+                late_adamw_steps_are_finite
+                sgd_steps_have_their_values
+                updates_do_not_depend_on_the_cut
+                unfit_updates_are_refused
+                updates_give_the_same_bits_in_every_run
+            }
+            sums {
+                squares_are_summed_in_blocks
+                sums_of_squares_do_not_depend_on_the_cut
+                one_value_that_is_not_finite_is_found
+                values_around_a_view_may_be_nan
+                tree_sums_have_their_values
+                tree_sums_add_along_the_tree
+                unfit_sums_are_refused
+                sums_give_the_same_bits_in_every_run
             }
             bug_cases {
                 ce_01_ignored_rows_have_neither_loss_nor_gradient

@@ -5,7 +5,9 @@
 
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
-use crate::{Activation, BinaryOp, CompareOp, UnaryOp};
+use crate::{Activation, BinaryOp, CompareOp, ReduceKind, UnaryOp};
+
+pub mod fused;
 
 /// A function of one operand.
 pub fn unary(op: UnaryOp, x: f64) -> f64 {
@@ -124,4 +126,125 @@ fn erf(x: f64) -> f64 {
         sum += term;
     }
     FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// Row-major numbers of the elements of `shape` that fall together in `onto`, where a size of 1
+/// takes the whole dimension: for element `i` of `shape`, the number of its place in `onto`.
+fn places_onto(shape: &[usize], onto: &[usize]) -> Vec<usize> {
+    let count: usize = shape.iter().product();
+    let place = |mut index: usize| {
+        let (mut place, mut step) = (0, 1);
+        for axis in (0..shape.len()).rev() {
+            let coordinate = index % shape[axis];
+            index /= shape[axis];
+            if onto[axis] != 1 {
+                place += coordinate * step;
+            }
+            step *= onto[axis];
+        }
+        place
+    };
+    (0..count).map(place).collect()
+}
+
+/// Sums or extremes of `values` of `from` over the dimensions in which `to` has size 1.
+pub fn reduce(kind: ReduceKind, from: &[usize], to: &[usize], values: &[f64]) -> Vec<f64> {
+    let start = match kind {
+        ReduceKind::Sum => 0.0,
+        ReduceKind::Max => f64::NEG_INFINITY,
+        ReduceKind::Min => f64::INFINITY,
+    };
+    let mut out = vec![start; to.iter().product()];
+    for (&value, place) in values.iter().zip(places_onto(from, to)) {
+        out[place] = match kind {
+            ReduceKind::Sum => out[place] + value,
+            ReduceKind::Max => binary(BinaryOp::Maximum, out[place], value),
+            ReduceKind::Min => binary(BinaryOp::Minimum, out[place], value),
+        };
+    }
+    out
+}
+
+/// `a·b` of `batch` pairs of matrices `[m, k]` and `[k, n]`.
+pub fn matmul(batch: usize, (m, k, n): (usize, usize, usize), a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut out = Vec::with_capacity(batch * m * n);
+    for pair in 0..batch {
+        for row in 0..m {
+            for column in 0..n {
+                let a_at = |inner| a[(pair * m + row) * k + inner];
+                let b_at = |inner| b[(pair * k + inner) * n + column];
+                out.push((0..k).map(|inner| a_at(inner) * b_at(inner)).sum());
+            }
+        }
+    }
+    out
+}
+
+/// Softmax of each row of `columns` elements.
+pub fn softmax(x: &[f64], columns: usize) -> Vec<f64> {
+    let mut out = Vec::with_capacity(x.len());
+    for row in x.chunks(columns.max(1)) {
+        let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - largest).exp()).sum();
+        out.extend(row.iter().map(|x| (x - largest).exp() / sum));
+    }
+    out
+}
+
+/// The gradient of the input of [`softmax`] with result `y`.
+pub fn softmax_backward(y: &[f64], dy: &[f64], columns: usize) -> Vec<f64> {
+    let mut out = Vec::with_capacity(y.len());
+    for (y, dy) in y.chunks(columns.max(1)).zip(dy.chunks(columns.max(1))) {
+        let along: f64 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
+        out.extend(y.iter().zip(dy).map(|(y, dy)| y * (dy - along)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_function_has_its_published_values() {
+        // Abramowitz and Stegun, table 7.1.
+        for (x, want) in [(0.0, 0.0), (0.5, 0.5204998778), (1.0, 0.8427007929), (2.0, 0.9953222650)]
+        {
+            assert!((erf(x) - want).abs() < 1e-10, "erf({x}) = {}", erf(x));
+            assert_eq!(erf(-x), -erf(x));
+        }
+        assert!((erf(5.9) - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn slopes_are_those_of_differences() {
+        let activations =
+            [Activation::Gelu, Activation::GeluTanh, Activation::Silu, Activation::Relu];
+        let mut ops = activations.map(UnaryOp::Activation).to_vec();
+        ops.extend([UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Sqrt, UnaryOp::Log, UnaryOp::Cos]);
+        ops.extend([UnaryOp::Reciprocal, UnaryOp::Power(2.5), UnaryOp::Abs, UnaryOp::Negate]);
+        for op in ops {
+            for x in [0.3, 0.9, 2.1] {
+                let step = 1e-5;
+                let got = (unary(op, x + step) - unary(op, x - step)) / (2.0 * step);
+                let want = slope(op, x);
+                assert!((got - want).abs() < 1e-8 * want.abs().max(1.0), "{op:?} at {x}: {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_softmax_is_that_of_differences() {
+        let (x, dy) = ([0.1, -0.7, 0.4, 1.0, 0.2, -0.3], [0.5, -1.0, 0.25, 2.0, 1.0, -0.5]);
+        let gradient = softmax_backward(&softmax(&x, 3), &dy, 3);
+        for index in 0..6 {
+            let moved = |step: f64| -> f64 {
+                let mut x = x;
+                x[index] += step;
+                softmax(&x, 3).iter().zip(&dy).map(|(y, dy)| y * dy).sum()
+            };
+            let got = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!((got - gradient[index]).abs() < 1e-9, "element {index}");
+        }
+    }
 }

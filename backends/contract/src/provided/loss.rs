@@ -98,10 +98,7 @@ impl<'d, K: Kernels> Picked<'d, K> {
         classes: usize,
     ) -> Result<Self> {
         const NAME: &str = "cross_entropy";
-        if !(0.0..=1.0).contains(&spec.label_smoothing) {
-            let reason = "must lie in 0 ..= 1";
-            return Err(Error::invalid("label smoothing", spec.label_smoothing, reason));
-        }
+        check::label_smoothing(spec.label_smoothing)?;
         let rows = targets.numel();
         let mut places = Vec::with_capacity(rows);
         let mut counted = Vec::with_capacity(rows);
