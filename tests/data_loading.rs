@@ -54,12 +54,11 @@ impl Dataset for Numbers {
 fn options(batch_size: usize, drop_last: bool, workers: usize) -> LoaderOptions {
     LoaderOptions { batch_size, drop_last, workers, prefetch: 4 }
 }
-
-fn epoch(loader: &mut DataLoader<impl Dataset<Item = u64> + 'static, impl Sampler>) -> Epoch {
+fn epoch(
+    loader: &mut DataLoader<impl Dataset<Item = u64> + 'static, impl Sampler>,
+) -> Vec<Vec<u64>> {
     loader.epoch_batches().map(Result::unwrap).collect()
 }
-
-type Epoch = Vec<Vec<u64>>;
 
 /// Runs `action` on a thread of its own and fails if it takes longer than `seconds`.
 fn within<T: Send + 'static>(seconds: u64, action: impl FnOnce() -> T + Send + 'static) -> T {
