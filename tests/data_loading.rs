@@ -1,8 +1,7 @@
 //! The loaders: order, ends of epochs, failures, resuming, and independence from threads.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering, mpsc};
 use std::time::{Duration, Instant};
 
 use sneppx::data::{

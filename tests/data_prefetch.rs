@@ -1,5 +1,7 @@
 //! Work done ahead on threads.
 
+use std::time::Duration;
+
 use sneppx::data::Prefetch;
 
 #[test]

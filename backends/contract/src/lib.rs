@@ -4,8 +4,8 @@
 //! framework above them must agree on, and nothing that one of them could own alone.
 //!
 //! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and the
-//! order of work), [`kernels`] (arithmetic) with [`check`] (its preconditions) and [`provided`]
-//! (its compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
+//! order of work), [`operations`] and [`kernels`] (arithmetic) with [`check`] (its preconditions)
+//! and [`provided`] (its compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
 //! `conformance`, a module of that name holds the contract as tests for any backend.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod operations;
 pub mod kernels;
 pub mod layout;
 pub mod pending;
@@ -28,12 +29,12 @@ pub use comm::{BufferOf, Communicator, ReduceOp};
 pub use device::{Buffer, Device, Memory, MemoryStats, View, ViewOf};
 pub use dtype::{DType, Element, HostSlice, HostVec};
 pub use error::{Blame, Error, Result};
-pub use kernels::{
-    Activation, AdamWStep, Attention, BinaryOp, CompareOp, CrossEntropy, Distribution, Kernels,
-    Norm, NormKind, NormOperands, ReduceKind, Rotation, SUM_BLOCK, SgdStep, Store, UnaryOp,
-    Visibility,
-};
+pub use kernels::Kernels;
 pub use layout::Layout;
+pub use operations::{
+    Activation, AdamWStep, Attention, BinaryOp, CompareOp, CrossEntropy, Distribution, Norm,
+    NormKind, NormOperands, ReduceKind, Rotation, SUM_BLOCK, SgdStep, Store, UnaryOp, Visibility,
+};
 pub use pending::Work;
 pub use rng::RandomKey;
 pub use shape::{MAX_NDIM, Shape};

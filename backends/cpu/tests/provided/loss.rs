@@ -73,7 +73,7 @@ fn ce_05_huge_logits_lose_nothing() {
     let bench = Bench::all().nth(1).unwrap();
     let spec = CrossEntropy { ignore_index: -100, label_smoothing: 0.0 };
     let cases: [(&[f32], u32, f64); 5] = [
-        (&[1e8, 1e8], 1, 0.69314718),
+        (&[1e8, 1e8], 1, std::f64::consts::LN_2),
         (&[1000.0, 0.0, -1000.0], 2, 2000.0),
         (&[1000.0, 1001.0], 0, 1.31326169),
         (&[-1000.0, -999.0], 0, 1.31326169),
