@@ -219,7 +219,10 @@ fn settings_that_cannot_be_used_are_named_with_their_values() {
     check_refused(&["--config", "type.toml"], &["steps", "type.toml"]);
     check_refused(&["--config", "broken.toml"], &["broken.toml"]);
     check_refused(&["--config", "nowhere.toml"], &["nowhere.toml"]);
-    check_refused(&["--data", "some.txt", "--global-batch", "64"], &["64"]);
+    check_refused(
+        &["--data", "some.txt", "--validation-fraction", "0", "--global-batch", "128"],
+        &["128"],
+    );
 }
 
 #[test]

@@ -5,25 +5,26 @@
 //!
 //! Read in this order: [`dtype`], [`shape`] and [`layout`] (the words), [`device`] (memory and the
 //! order of work), [`operations`] and [`kernels`] (arithmetic) with [`check`] (its preconditions)
-//! and [`provided`] (its compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness). With the feature
-//! `conformance`, a module of that name holds the contract as tests for any backend.
+//! and [`provided`] (its compositions), [`comm`] and [`pending`] (ranks), [`rng`] (randomness).
+//! With the feature `conformance`, a module of that name holds the contract as tests for any
+//! backend.
 
 #![forbid(unsafe_code)]
 
-pub mod check;
-pub mod comm;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-pub mod device;
 pub mod dtype;
+pub mod shape;
+pub mod layout;
 pub mod error;
+pub mod device;
 pub mod operations;
 pub mod kernels;
-pub mod layout;
-pub mod pending;
+pub mod check;
 pub mod provided;
+pub mod comm;
+pub mod pending;
 pub mod rng;
-pub mod shape;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 
 pub use comm::{BufferOf, Communicator, ReduceOp};
 pub use device::{Buffer, Device, Memory, MemoryStats, View, ViewOf};
