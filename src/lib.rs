@@ -63,3 +63,8 @@ pub use sneppx_contract::{DType, Device, Error, Result, Shape};
 pub use sneppx_cpu as cpu;
 pub use sneppx_single as single;
 pub use tensor::Tensor;
+
+/// The program in README.md is compiled and run with the documentation's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -135,7 +135,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `preset` changed by the tables in `changes`, later ones winning.
+    /// `preset` changed by the tables in `changes`, later ones winning. Where they set the steps and
+    /// not the warm-up, the preset's warm-up takes half of the run at most.
     ///
     /// # Errors
     /// An unknown key or a value of another type, with the name of the table it stands in; values
@@ -156,8 +157,11 @@ impl Settings {
                     .map_err(|why| Error::invalid("setting", key, format!("{place}: {why}")))?;
             }
         }
-        let settings: Settings =
+        let mut settings: Settings =
             from_table(table).map_err(|why| Error::invalid("settings", "run", why))?;
+        if !changes.iter().any(|(_, change)| change.contains_key("warmup")) {
+            settings.warmup = settings.warmup.min(settings.steps / 2);
+        }
         settings.validate()?;
         Ok(settings)
     }
