@@ -1,7 +1,7 @@
 //! What a device can compute: a few required families, and fused ones composed from them.
 //!
 //! # For callers
-//! Every operand is a [`View`]: a transpose, a slice or a broadcast costs nothing. Results go into
+//! Every operand is a [view](crate::View): a transpose, a slice or a broadcast costs nothing. Results go into
 //! views that the caller allocated. Dtypes must match; there is no promotion. An output may be the
 //! very view of an input in the elementwise families; any other overlap of an output with an input
 //! or with itself is an error.
@@ -170,7 +170,7 @@ pub trait Kernels: Memory {
     /// `sum = x + residual`, `out = (sum - mean) * rstd * weight + bias` over the last dimension.
     ///
     /// `sum` is written where it is given (and must be given with a residual). `statistics` is
-    /// `[2, rows]` in the accumulator dtype: means (0 for [`NormKind::Rms`]), then reciprocal
+    /// `[2, rows]` in the accumulator dtype: means (0 for RMS), then reciprocal
     /// deviations.
     fn normalize(
         &self,
@@ -381,7 +381,7 @@ pub trait Kernels: Memory {
         provided::optim::sgd_step(self, step, param, grad, momentum)
     }
 
-    /// `out[j]` = sum of squares of block `j` of the contiguous run `x`, blocks of [`SUM_BLOCK`]
+    /// `out[j]` = sum of squares of block `j` of the contiguous run `x`, blocks of `SUM_BLOCK`
     /// elements; `out` is in the accumulator dtype.
     fn sums_of_squares(&self, x: ViewOf<'_, Self>, out: ViewOf<'_, Self>) -> Result<()> {
         provided::sums::sums_of_squares(self, x, out)

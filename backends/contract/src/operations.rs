@@ -108,7 +108,7 @@ pub enum Store {
     Add,
 }
 
-/// Distributions of [`Kernels::random`].
+/// Distributions of [`Kernels::random`](crate::Kernels::random).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
     /// Uniform in `[low, high)`: `low + (high - low) * u` with `u` of [`crate::rng::uniform`] at
@@ -226,11 +226,11 @@ pub enum Rotation {
     Backward,
 }
 
-/// Elements per partial sum of [`Kernels::sums_of_squares`]; a constant of the contract, so that
+/// Elements per partial sum of [`sums_of_squares`](crate::Kernels::sums_of_squares): fixed, so that
 /// norms do not depend on how a flat buffer is cut.
 pub const SUM_BLOCK: usize = 4096;
 
-/// The inputs of [`Kernels::normalize`].
+/// The inputs of [`Kernels::normalize`](crate::Kernels::normalize).
 #[derive(Debug)]
 pub struct NormOperands<'a, B> {
     /// `[..., C]`
