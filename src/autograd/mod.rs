@@ -2,7 +2,8 @@
 //!
 //! [`rules`] holds one file per family of operations, forward and derivative side by side; the
 //! operations are methods of [`Tensor`](crate::tensor::Tensor). [`backward`] is the reverse walk,
-//! [`sink`] says where the gradients of leaves go, [`recompute`](mod@recompute) trades arithmetic for memory.
+//! [`sink`] says where the gradients of leaves go, [`recompute`](mod@recompute) trades arithmetic
+//! for memory.
 
 pub mod backward;
 pub mod custom;

@@ -135,8 +135,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `preset` changed by the tables in `changes`, later ones winning. Where they set the steps and
-    /// not the warm-up, the preset's warm-up takes half of the run at most.
+    /// `preset` changed by the tables in `changes`, later ones winning. Where they set no warm-up,
+    /// the preset's takes half of the run at most.
     ///
     /// # Errors
     /// An unknown key or a value of another type, with the name of the table it stands in; values

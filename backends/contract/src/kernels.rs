@@ -1,10 +1,10 @@
 //! What a device can compute: a few required families, and fused ones composed from them.
 //!
 //! # For callers
-//! Every operand is a [view](crate::View): a transpose, a slice or a broadcast costs nothing. Results go into
-//! views that the caller allocated. Dtypes must match; there is no promotion. An output may be the
-//! very view of an input in the elementwise families; any other overlap of an output with an input
-//! or with itself is an error.
+//! Every operand is a [view](crate::View): a transpose, a slice or a broadcast costs nothing.
+//! Results go into views that the caller allocated. Dtypes must match; there is no promotion. An
+//! output may be the very view of an input in the elementwise families; any other overlap of an
+//! output with an input or with itself is an error.
 //!
 //! # For implementers
 //! Implement the required methods and a Transformer runs; override a provided one where it pays.
