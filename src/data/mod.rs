@@ -41,6 +41,6 @@ pub use text::{load_text, split_text};
 pub use token_file::{RawTokens, TokenFile};
 pub use token_header::TokenWidth;
 pub use token_writer::TokenFileWriter;
-pub use tokenizer::{ByteTokenizer, CharTokenizer, SavedTokenizer, Tokenizer};
+pub use tokenizer::{ByteTokenizer, CharTokenizer, SavedTokenizer, Tokenizer, tokenizer_for};
 pub use tokens::{TokenBatch, TokenDataset, TokenSample, TokenStore};
 pub use transform::Mapped;

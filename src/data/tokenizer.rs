@@ -108,6 +108,19 @@ impl SavedTokenizer {
     }
 }
 
+/// The tokenizer that `kind` names: `bytes`, `chars` (those of `text`), or the path of a
+/// `tokenizer.json`.
+///
+/// # Errors
+/// A text without characters; a file as in [`SavedTokenizer::open_hugging_face`].
+pub fn tokenizer_for(kind: &str, text: &str) -> Result<Box<dyn Tokenizer>> {
+    Ok(match kind {
+        "bytes" => Box::new(ByteTokenizer),
+        "chars" => Box::new(CharTokenizer::from_text(text)?),
+        path => SavedTokenizer::open_hugging_face(path)?,
+    })
+}
+
 /// The 256 bytes of UTF-8: every text can be encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteTokenizer;

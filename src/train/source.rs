@@ -6,8 +6,8 @@ use sneppx_contract::{Error, RandomKey, Result};
 
 use super::Settings;
 use crate::data::{
-    ByteTokenizer, CharTokenizer, Corpus, SavedTokenizer, TokenDataset, TokenFile, TokenStore,
-    Tokenizer, load_text,
+    Corpus, SavedTokenizer, TokenDataset, TokenFile, TokenStore, Tokenizer, load_text,
+    tokenizer_for,
 };
 
 /// The data of a run.
@@ -75,11 +75,7 @@ fn from_files(settings: &Settings) -> Result<Source> {
         return from_token_file(first, settings);
     }
     let text = load_text(&settings.data)?;
-    let tokenizer: Box<dyn Tokenizer> = match settings.tokenizer.as_str() {
-        "bytes" => Box::new(ByteTokenizer),
-        "chars" => Box::new(CharTokenizer::from_text(&text)?),
-        path => SavedTokenizer::open_hugging_face(path)?,
-    };
+    let tokenizer = tokenizer_for(&settings.tokenizer, &text)?;
     let tokens = tokenizer.encode(&text)?;
     let vocab_size = tokenizer.vocab_size();
     let name = first.display().to_string();

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sneppx::checkpoint::replace_file;
-use sneppx::data::{
-    ByteTokenizer, CharTokenizer, SavedTokenizer, TokenFileWriter, Tokenizer, load_text,
-};
+use sneppx::data::{TokenFileWriter, load_text, tokenizer_for};
 use sneppx::{Error, Result};
 
 /// Arguments of `sneppx prepare`.
@@ -31,11 +29,7 @@ pub fn run(arguments: &PrepareArguments) -> Result<()> {
         return Err(Error::invalid("out", out.display(), reason));
     }
     let text = load_text(&arguments.data)?;
-    let tokenizer: Box<dyn Tokenizer> = match arguments.tokenizer.as_str() {
-        "bytes" => Box::new(ByteTokenizer),
-        "chars" => Box::new(CharTokenizer::from_text(&text)?),
-        path => SavedTokenizer::open_hugging_face(path)?,
-    };
+    let tokenizer = tokenizer_for(&arguments.tokenizer, &text)?;
     let tokens = tokenizer.encode(&text)?;
     let mut writer = TokenFileWriter::create(out, tokenizer.vocab_size())?;
     writer.append(&tokens)?;
